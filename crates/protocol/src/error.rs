@@ -1,0 +1,274 @@
+//! The error member of an answer: a code, a text for people and a stable word for programs.
+//!
+//! The invariant here: every error Turnlane writes has `data.reason`, so no program has to read
+//! texts. Texts never carry what a caller sent as content (prompts, environment values, tokens);
+//! [`ErrorObject::invalid_params`] is the one place that cleans serde's own wording.
+//!
+//! Which situation gets which text is not decided here but by the crate that meets the situation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The frame was not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// Everything a caller did wrong: unknown method, bad params, wrong state.
+pub const INVALID_REQUEST: i64 = -32600;
+/// Only: input too long, bad base64, bad terminal size, write without data.
+pub const INVALID_PARAMS: i64 = -32602;
+/// Our fault or the machine's: store, spawn, engine.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// The process has too many unanswered requests; the same request may succeed later.
+pub const OVERLOADED: i64 = -32001;
+
+/// How many characters of a caller's own word (a method, an enum value) an error text repeats.
+const QUOTED_CHARS_MAX: usize = 64;
+
+/// The `error` member of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[error("{message} ({code})")]
+pub struct ErrorObject {
+    /// One of the constants of this module; other servers may send others.
+    pub code: i64,
+    /// A text for people; exact where the contract gives one.
+    pub message: String,
+    /// An object with at least `reason` in every error we write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl ErrorObject {
+    /// An error with its stable word.
+    pub fn new(code: i64, reason: Reason, message: impl Into<String>) -> Self {
+        let data = Map::from_iter([("reason".to_owned(), Value::from(reason.as_str()))]);
+        Self { code, message: message.into(), data: Some(Value::Object(data)) }
+    }
+
+    /// Adds a member to `data`, beside `reason`.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        if let Some(Value::Object(data)) = &mut self.data {
+            data.insert(key.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// The answer to a frame that is not JSON.
+    pub fn parse_error(why: &serde_json::Error) -> Self {
+        Self::new(PARSE_ERROR, Reason::ParseError, format!("Parse error: {why}"))
+    }
+
+    /// The answer to params that do not fit their type: serde's text without position and without
+    /// the content of strings, since a string may be a prompt.
+    pub fn invalid_params(why: &serde_json::Error) -> Self {
+        Self::invalid_request(&cleaned(&why.to_string()))
+    }
+
+    /// The answer to a message that is JSON but not a request; `why` is a serde-like text.
+    pub fn invalid_request(why: &str) -> Self {
+        Self::new(INVALID_REQUEST, Reason::InvalidParams, format!("Invalid request: {why}"))
+    }
+
+    /// The answer to a method nobody serves.
+    pub fn unknown_method(method: &str) -> Self {
+        let shown: String = method.chars().take(QUOTED_CHARS_MAX).collect();
+        let message = format!("Invalid request: unknown variant `{shown}`");
+        Self::new(INVALID_REQUEST, Reason::UnknownMethod, message).with("method", shown)
+    }
+
+    /// The answer to a frame above the limit, where the framing lets us skip it.
+    pub fn message_too_large(bytes_max: usize) -> Self {
+        let message = format!("message exceeds {bytes_max} bytes");
+        Self::new(INVALID_REQUEST, Reason::TooLarge, message)
+    }
+
+    /// The refusal under overload. `errorInfo` is the word the Python SDK maps to its busy error.
+    pub fn overloaded(retry_after_ms: u64) -> Self {
+        Self::new(OVERLOADED, Reason::Overloaded, "Server overloaded; retry later.")
+            .with("errorInfo", "server_overloaded")
+            .with("retryAfterMs", retry_after_ms)
+    }
+
+    /// Our own failure; `what` names what was tried and nothing a caller sent.
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::new(INTERNAL_ERROR, Reason::Internal, what)
+    }
+
+    /// The stable word, if the error carries one we know.
+    pub fn reason(&self) -> Option<Reason> {
+        self.data.as_ref()?.get("reason")?.as_str().and_then(Reason::from_word)
+    }
+}
+
+/// Serde's message without its position, and without the content of strings it quotes.
+fn cleaned(message: &str) -> String {
+    let message = match message.rfind(" at line ") {
+        Some(at) => &message[..at],
+        None => message,
+    };
+    for kind in ["invalid type: string ", "invalid value: string ", "invalid length: string "] {
+        if let Some(quoted) = message.strip_prefix(kind) {
+            // The expectation is ours; everything before its last mention may be the caller's.
+            let expected = quoted.rfind(", expected ").map_or("", |at| &quoted[at..]);
+            return format!("{}{expected}", kind.trim_end());
+        }
+    }
+    if let Some(quoted) = message.strip_prefix("unknown variant `") {
+        let (word, rest) = quoted.rsplit_once("`, expected ").unwrap_or((quoted, ""));
+        if word.chars().count() > QUOTED_CHARS_MAX {
+            return format!("unknown variant, expected {rest}");
+        }
+    }
+    message.to_owned()
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
+        /// The stable word in `data.reason`; programs match this and never the message.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[non_exhaustive]
+        pub enum Reason {
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl Reason {
+            /// Every reason, in the order of the documentation.
+            pub const ALL: &[Reason] = &[$(Reason::$variant,)*];
+
+            /// The word as it stands on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Reason::$variant => $word,)*
+                }
+            }
+
+            /// The reason with this word, if there is one.
+            pub fn from_word(word: &str) -> Option<Reason> {
+                match word {
+                    $($word => Some(Reason::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The frame was not JSON.
+    ParseError = "parseError",
+    /// A message or its params do not have the shape they must have.
+    InvalidParams = "invalidParams",
+    /// A JSON array of messages.
+    BatchUnsupported = "batchUnsupported",
+    /// A message or an answer is above the size limit.
+    TooLarge = "tooLarge",
+    /// A request before `initialize`.
+    NotInitialized = "notInitialized",
+    /// A second `initialize`.
+    AlreadyInitialized = "alreadyInitialized",
+    /// Nobody serves this method.
+    UnknownMethod = "unknownMethod",
+    /// The method needs the `experimentalApi` capability.
+    Experimental = "experimental",
+    /// The method needs a capability under `turnlane`.
+    Capability = "capability",
+    /// The method is served on local connections only.
+    LocalOnly = "localOnly",
+    /// The operator has switched the method off.
+    Disabled = "disabled",
+    /// Not a thread id.
+    InvalidThreadId = "invalidThreadId",
+    /// No such thread.
+    ThreadNotFound = "threadNotFound",
+    /// The thread is archived.
+    Archived = "archived",
+    /// Another live worker owns the thread.
+    OwnedElsewhere = "ownedElsewhere",
+    /// No such turn.
+    TurnNotFound = "turnNotFound",
+    /// Not a cursor of this list.
+    InvalidCursor = "invalidCursor",
+    /// The input has too many characters.
+    InputTooLarge = "inputTooLarge",
+    /// The input is of a kind we do not take.
+    InvalidInput = "invalidInput",
+    /// The turn named is not the active one.
+    StaleTurn = "staleTurn",
+    /// Nothing runs on the thread.
+    NoActiveTurn = "noActiveTurn",
+    /// The active turn cannot be steered.
+    NotSteerable = "notSteerable",
+    /// The thread has an active or pending turn.
+    Busy = "busy",
+    /// The turn still waits in the queue.
+    Queued = "queued",
+    /// The idempotency key was used with other content.
+    IdempotencyConflict = "idempotencyConflict",
+    /// A hook said no.
+    BlockedByHook = "blockedByHook",
+    /// Another live connection holds the binding.
+    BindingInUse = "bindingInUse",
+    /// The thread's engine cannot do this.
+    UnsupportedByEngine = "unsupportedByEngine",
+    /// No such approval.
+    ApprovalNotFound = "approvalNotFound",
+    /// The approval was decided before.
+    ApprovalResolved = "approvalResolved",
+    /// The sandbox policy cannot be enforced on this machine.
+    SandboxUnavailable = "sandboxUnavailable",
+    /// Too many unanswered requests.
+    Overloaded = "overloaded",
+    /// The store cannot grow.
+    DiskFull = "diskFull",
+    /// Our own failure.
+    Internal = "internal",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_reason_is_its_own_word() {
+        for &reason in Reason::ALL {
+            assert_eq!(Reason::from_word(reason.as_str()), Some(reason));
+            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_overload_refusal_is_exactly_what_clients_match() {
+        let refusal = serde_json::to_value(ErrorObject::overloaded(250)).unwrap();
+        assert_eq!(
+            refusal,
+            json!({"code": -32001, "message": "Server overloaded; retry later.",
+                "data": {"reason": "overloaded", "errorInfo": "server_overloaded", "retryAfterMs": 250}})
+        );
+    }
+
+    #[test]
+    fn serde_texts_lose_their_position_and_the_content_of_strings() {
+        let wrong_type = serde_json::from_str::<String>("5").unwrap_err();
+        assert_eq!(
+            ErrorObject::invalid_params(&wrong_type).message,
+            "Invalid request: invalid type: integer `5`, expected a string"
+        );
+        let prompt = serde_json::from_str::<Vec<u8>>("\"my secret, expected plan\"").unwrap_err();
+        assert_eq!(
+            ErrorObject::invalid_params(&prompt).message,
+            "Invalid request: invalid type: string, expected a sequence"
+        );
+        let long = format!("\"{}\"", "x".repeat(500));
+        let variant = serde_json::from_str::<Reason>(&long).unwrap_err();
+        assert!(!ErrorObject::invalid_params(&variant).message.contains("xxxx"));
+    }
+
+    #[test]
+    fn an_error_of_another_server_without_data_is_read() {
+        let error: ErrorObject =
+            serde_json::from_value(json!({"code": -32601, "message": "no"})).unwrap();
+        assert_eq!(error.reason(), None);
+    }
+}

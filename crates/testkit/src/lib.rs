@@ -1,0 +1,2 @@
+//! Placeholder charter.
+#![forbid(unsafe_code)]
