@@ -1,5 +1,6 @@
 //! Message in, frame out. What is written here is read by every client: no `jsonrpc` member.
 
+use std::io::Write as _;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -129,9 +130,10 @@ fn begin_notification(out: &mut Vec<u8>, method: &str) -> Result<(), serde_json:
 
 fn end_notification(out: &mut Vec<u8>, stamp: Option<Stamp>) {
     if let Some(Stamp { emitted_at_ms, seq }) = stamp {
-        out.extend_from_slice(format!(",\"emittedAtMs\":{emitted_at_ms}").as_bytes());
+        // Writing to a Vec cannot fail; the result is only there for other writers.
+        _ = write!(out, ",\"emittedAtMs\":{emitted_at_ms}");
         if let Some(seq) = seq {
-            out.extend_from_slice(format!(",\"seq\":{seq}").as_bytes());
+            _ = write!(out, ",\"seq\":{seq}");
         }
     }
     out.push(b'}');

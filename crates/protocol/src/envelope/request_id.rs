@@ -1,6 +1,7 @@
 //! The id of a request, kept as it was written.
 
 use std::fmt;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -54,15 +55,11 @@ impl RequestId {
     /// Appends the id's raw JSON.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         match &self.0 {
-            // Integers have no text that needs escaping, and writing to a Vec cannot fail.
-            Repr::Integer(value) => out.extend_from_slice(itoa(*value).as_bytes()),
+            // Writing to a Vec cannot fail; the result is only there for other writers.
+            Repr::Integer(value) => _ = write!(out, "{value}"),
             Repr::Raw(raw) => out.extend_from_slice(raw.as_bytes()),
         }
     }
-}
-
-fn itoa(value: i64) -> String {
-    value.to_string()
 }
 
 impl From<i64> for RequestId {
