@@ -16,3 +16,8 @@
 
 pub mod envelope;
 pub mod error;
+pub mod handshake;
+pub mod ids;
+pub mod input;
+pub mod params;
+pub mod policy;
