@@ -14,12 +14,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod approval;
 pub mod envelope;
 pub mod error;
 pub mod handshake;
 pub mod ids;
 pub mod input;
 pub mod item;
+pub mod method;
 pub mod params;
 pub mod policy;
 pub mod thread;
