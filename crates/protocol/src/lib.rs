@@ -22,6 +22,7 @@ pub mod ids;
 pub mod input;
 pub mod item;
 pub mod method;
+pub mod notification;
 pub mod params;
 pub mod policy;
 pub mod thread;

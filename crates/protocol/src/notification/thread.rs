@@ -1,0 +1,71 @@
+//! What happened to a thread.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ThreadId, TurnId};
+use crate::method::ThreadSettings;
+use crate::thread::{Thread, ThreadStatus};
+use crate::usage::ThreadTokenUsage;
+
+/// There is a new thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ThreadStarted {
+    /// The thread.
+    pub thread: Box<Thread>,
+}
+
+/// A thread does something else than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadStatusChanged {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// What it does.
+    pub status: ThreadStatus,
+}
+
+/// A thread has another name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadNameUpdated {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Its name.
+    pub thread_name: Option<String>,
+}
+
+/// The next turn of a thread will be run with other settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadSettingsUpdated {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// All its settings.
+    pub thread_settings: Box<ThreadSettings>,
+}
+
+/// A thread has used more tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadTokenUsageUpdated {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The turn that used them.
+    pub turn_id: TurnId,
+    /// What has been used.
+    pub token_usage: ThreadTokenUsage,
+}
+
+/// A thread was put away, taken back, unloaded, shortened or removed; the method says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadMoved {
+    /// The thread.
+    pub thread_id: ThreadId,
+}
