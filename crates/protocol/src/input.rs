@@ -79,7 +79,6 @@ impl UserInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "ImageFields", into = "ImageFields")]
-#[cfg_attr(feature = "schema", schemars(!try_from, !into, with = "ImageFields"))]
 pub struct ImageInput {
     /// Where the picture is.
     pub source: ImageSource,
@@ -99,6 +98,10 @@ pub enum ImageSource {
 /// [`ImageInput`] as it stands on the wire.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("anyOf" = [{"required": ["url"]}, {"required": ["fileId"]}]))
+)]
 #[serde(rename_all = "camelCase")]
 struct ImageFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]

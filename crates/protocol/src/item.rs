@@ -37,6 +37,7 @@ pub type Extra = Map<String, Value>;
 /// Something a turn produced.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["id", "type"])))]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadItem {
     /// What it is, with the members of its type.

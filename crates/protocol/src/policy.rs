@@ -11,5 +11,7 @@ mod sandbox;
 
 pub use approval::{ApprovalPolicy, ApprovalsReviewer, GranularApproval};
 #[cfg(feature = "schema")]
-pub use sandbox::SandboxChoice;
+pub use approval::{ApprovalPolicyChoice, FormerApprovalPolicy};
 pub use sandbox::{NetworkAccess, SandboxDisagreement, SandboxPolicy, WorkspaceWrite};
+#[cfg(feature = "schema")]
+pub use sandbox::{SandboxChoice, SandboxMode};

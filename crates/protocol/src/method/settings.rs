@@ -21,6 +21,10 @@ pub struct Overrides {
     pub cwd: Option<String>,
     /// When the agent asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::policy::ApprovalPolicyChoice>")
+    )]
     pub approval_policy: Option<ApprovalPolicy>,
     /// Whom it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

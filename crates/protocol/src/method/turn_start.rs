@@ -34,6 +34,10 @@ pub struct TurnStartParams {
     pub runtime_workspace_roots: Option<Vec<String>>,
     /// When the agent asks, for this turn and later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::policy::ApprovalPolicyChoice>")
+    )]
     pub approval_policy: Option<ApprovalPolicy>,
     /// Whom it asks, for this turn and later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

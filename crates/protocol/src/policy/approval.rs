@@ -54,3 +54,23 @@ pub enum ApprovalsReviewer {
     /// The former name of the second model.
     GuardianSubagent,
 }
+
+/// What callers may send where an approval policy is wanted; only for the schema.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged)]
+pub enum ApprovalPolicyChoice {
+    /// The words and shapes of today.
+    Policy(ApprovalPolicy),
+    /// The word of earlier clients.
+    Former(FormerApprovalPolicy),
+}
+
+/// The word of earlier clients; only for the schema.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+pub enum FormerApprovalPolicy {
+    /// Read as `on-request`.
+    OnFailure,
+}
