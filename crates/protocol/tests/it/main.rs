@@ -1,0 +1,22 @@
+//! The types of the wire against JSON written by hand, by chance and by the real Codex.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod approval;
+mod envelope;
+mod example;
+mod handshake;
+mod input;
+mod item;
+mod method;
+mod notification;
+mod policy;
+#[cfg(feature = "schema")]
+mod schema;
+mod thread;
+mod transcripts;
+mod turn;
