@@ -106,7 +106,7 @@ impl TurnlaneCapability {
     }
 }
 
-/// The answer to `initialize`.
+/// The answer to `initialize`; of other servers only the user agent is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -117,10 +117,13 @@ pub struct InitializeResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_info: Option<ServerInfo>,
     /// The directory the server keeps its state in.
+    #[serde(default)]
     pub codex_home: String,
     /// `unix` or `windows`.
+    #[serde(default)]
     pub platform_family: String,
     /// `linux`, `macos` or `windows`.
+    #[serde(default)]
     pub platform_os: String,
     /// Present in every answer of ours; a client knows us by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

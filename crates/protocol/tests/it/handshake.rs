@@ -113,4 +113,9 @@ fn the_answer_of_codex_is_read_too() {
     let answer = whole::<InitializeResult>(json!({"userAgent": "lab/0.166.0", "codexHome": "/h",
         "platformFamily": "unix", "platformOs": "linux"}));
     assert_eq!((answer.server_info, answer.turnlane), (None, None));
+    reads_as::<InitializeResult>(
+        json!({"userAgent": "codex/0.151.0"}),
+        &json!({"userAgent": "codex/0.151.0", "codexHome": "", "platformFamily": "",
+            "platformOs": ""}),
+    );
 }
