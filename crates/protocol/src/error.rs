@@ -41,7 +41,11 @@ impl ErrorObject {
     /// An error with its stable word.
     pub fn new(code: i64, reason: Reason, message: impl Into<String>) -> Self {
         let data = Map::from_iter([("reason".to_owned(), Value::from(reason.as_str()))]);
-        Self { code, message: message.into(), data: Some(Value::Object(data)) }
+        Self {
+            code,
+            message: message.into(),
+            data: Some(Value::Object(data)),
+        }
     }
 
     /// Adds a member to `data`, beside `reason`.
@@ -55,7 +59,11 @@ impl ErrorObject {
 
     /// The answer to a frame that is not JSON.
     pub fn parse_error(why: &serde_json::Error) -> Self {
-        Self::new(PARSE_ERROR, Reason::ParseError, format!("Parse error: {why}"))
+        Self::new(
+            PARSE_ERROR,
+            Reason::ParseError,
+            format!("Parse error: {why}"),
+        )
     }
 
     /// The answer to params that do not fit their type: serde's text without position and without
@@ -66,7 +74,11 @@ impl ErrorObject {
 
     /// The answer to a message that is JSON but not a request; `why` is a serde-like text.
     pub fn invalid_request(why: &str) -> Self {
-        Self::new(INVALID_REQUEST, Reason::InvalidParams, format!("Invalid request: {why}"))
+        Self::new(
+            INVALID_REQUEST,
+            Reason::InvalidParams,
+            format!("Invalid request: {why}"),
+        )
     }
 
     /// The answer to a method nobody serves.
@@ -84,9 +96,13 @@ impl ErrorObject {
 
     /// The refusal under overload. `errorInfo` is the word the Python SDK maps to its busy error.
     pub fn overloaded(retry_after_ms: u64) -> Self {
-        Self::new(OVERLOADED, Reason::Overloaded, "Server overloaded; retry later.")
-            .with("errorInfo", "server_overloaded")
-            .with("retryAfterMs", retry_after_ms)
+        Self::new(
+            OVERLOADED,
+            Reason::Overloaded,
+            "Server overloaded; retry later.",
+        )
+        .with("errorInfo", "server_overloaded")
+        .with("retryAfterMs", retry_after_ms)
     }
 
     /// Our own failure; `what` names what was tried and nothing a caller sent.
@@ -96,7 +112,11 @@ impl ErrorObject {
 
     /// The stable word, if the error carries one we know.
     pub fn reason(&self) -> Option<Reason> {
-        self.data.as_ref()?.get("reason")?.as_str().and_then(Reason::from_word)
+        self.data
+            .as_ref()?
+            .get("reason")?
+            .as_str()
+            .and_then(Reason::from_word)
     }
 }
 
@@ -106,7 +126,11 @@ fn cleaned(message: &str) -> String {
         Some(at) => &message[..at],
         None => message,
     };
-    for kind in ["invalid type: string ", "invalid value: string ", "invalid length: string "] {
+    for kind in [
+        "invalid type: string ",
+        "invalid value: string ",
+        "invalid length: string ",
+    ] {
         if let Some(quoted) = message.strip_prefix(kind) {
             // The expectation is ours; everything before its last mention may be the caller's.
             let expected = quoted.rfind(", expected ").map_or("", |at| &quoted[at..]);
@@ -234,7 +258,10 @@ mod tests {
     fn every_reason_is_its_own_word() {
         for &reason in Reason::ALL {
             assert_eq!(Reason::from_word(reason.as_str()), Some(reason));
-            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.as_str()));
+            assert_eq!(
+                serde_json::to_value(reason).unwrap(),
+                json!(reason.as_str())
+            );
         }
     }
 
@@ -262,7 +289,11 @@ mod tests {
         );
         let long = format!("\"{}\"", "x".repeat(500));
         let variant = serde_json::from_str::<Reason>(&long).unwrap_err();
-        assert!(!ErrorObject::invalid_params(&variant).message.contains("xxxx"));
+        assert!(
+            !ErrorObject::invalid_params(&variant)
+                .message
+                .contains("xxxx")
+        );
     }
 
     #[test]

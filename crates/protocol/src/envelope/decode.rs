@@ -87,9 +87,10 @@ pub fn decode(frame: &[u8]) -> Result<Message<'_>, Refusal> {
     let id = members.id.map(|raw| RequestId::from_raw(raw.get()));
     match members.method {
         Some(method) => call(&members, id, method),
-        None if members.result.is_some() || members.error.is_some() => {
-            Ok(Message::Answer { id: id.and_then(Result::ok), outcome: outcome(&members) })
-        }
+        None if members.result.is_some() || members.error.is_some() => Ok(Message::Answer {
+            id: id.and_then(Result::ok),
+            outcome: outcome(&members),
+        }),
         None => Err(Refusal {
             id: id.and_then(Result::ok),
             error: ErrorObject::invalid_request("missing field `method`"),
@@ -104,14 +105,21 @@ fn call<'a>(
 ) -> Result<Message<'a>, Refusal> {
     let id = match id {
         Some(Err(bad)) => {
-            return Err(Refusal::unnamed(ErrorObject::invalid_request(&bad.to_string())));
+            return Err(Refusal::unnamed(ErrorObject::invalid_request(
+                &bad.to_string(),
+            )));
         }
         Some(Ok(id)) => Some(id),
         None => None,
     };
     let Method(method) = match serde_json::from_str(method.get()) {
         Ok(method) => method,
-        Err(why) => return Err(Refusal { id, error: ErrorObject::invalid_params(&why) }),
+        Err(why) => {
+            return Err(Refusal {
+                id,
+                error: ErrorObject::invalid_params(&why),
+            });
+        }
     };
     let params = members.params.filter(|raw| raw.get() != "null");
     Ok(match id {
@@ -132,8 +140,9 @@ fn outcome<'a>(members: &Members<'a>) -> Result<&'a RawValue, ErrorObject> {
         // Both null: a result of null is a legal result.
         return Ok(members.result.unwrap_or(RawValue::NULL));
     };
-    Err(serde_json::from_str(error.get())
-        .unwrap_or_else(|_| ErrorObject::internal("the peer sent an error without code or message")))
+    Err(serde_json::from_str(error.get()).unwrap_or_else(|_| {
+        ErrorObject::internal("the peer sent an error without code or message")
+    }))
 }
 
 /// Lenient on purpose: a stamp we cannot read must not cost the notification.
@@ -243,15 +252,45 @@ mod tests {
         let id_text = "Invalid request: id must be a string or an integer";
         let cases: &[(&str, Option<&str>, i64, &str)] = &[
             ("[]", None, -32600, "batch requests are not supported"),
-            (r#"[{"id":1,"method":"a"}]"#, None, -32600, "batch requests are not supported"),
-            (r#"{"id":3}"#, Some("3"), -32600, "Invalid request: missing field `method`"),
-            (r#"{"id":"x","a":1}"#, Some("\"x\""), -32600, "Invalid request: missing field `method`"),
-            (r#"{"id":1.5}"#, None, -32600, "Invalid request: missing field `method`"),
-            ("{}", None, -32600, "Invalid request: missing field `method`"),
+            (
+                r#"[{"id":1,"method":"a"}]"#,
+                None,
+                -32600,
+                "batch requests are not supported",
+            ),
+            (
+                r#"{"id":3}"#,
+                Some("3"),
+                -32600,
+                "Invalid request: missing field `method`",
+            ),
+            (
+                r#"{"id":"x","a":1}"#,
+                Some("\"x\""),
+                -32600,
+                "Invalid request: missing field `method`",
+            ),
+            (
+                r#"{"id":1.5}"#,
+                None,
+                -32600,
+                "Invalid request: missing field `method`",
+            ),
+            (
+                "{}",
+                None,
+                -32600,
+                "Invalid request: missing field `method`",
+            ),
             (r#"{"id":null,"method":"a"}"#, None, -32600, id_text),
             (r#"{"id":1.5,"method":"a"}"#, None, -32600, id_text),
             (r#"{"id":{},"method":"a"}"#, None, -32600, id_text),
-            (r#"{"id":9223372036854775808,"method":"a"}"#, None, -32600, id_text),
+            (
+                r#"{"id":9223372036854775808,"method":"a"}"#,
+                None,
+                -32600,
+                id_text,
+            ),
             (
                 r#"{"id":1,"method":5}"#,
                 Some("1"),
@@ -264,16 +303,32 @@ mod tests {
                 -32600,
                 "Invalid request: duplicate field `id`",
             ),
-            ("5", None, -32600, "Invalid request: invalid type: integer `5`, expected an object"),
+            (
+                "5",
+                None,
+                -32600,
+                "Invalid request: invalid type: integer `5`, expected an object",
+            ),
         ];
         for &(frame, id, code, message) in cases {
-            assert_eq!(refused(frame), (id.map(str::to_owned), code, message.to_owned()), "{frame}");
+            assert_eq!(
+                refused(frame),
+                (id.map(str::to_owned), code, message.to_owned()),
+                "{frame}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_json_is_a_parse_error() {
-        for frame in ["{", "nonsense", "{\"id\":1,\"method\":\"a\"", "[1,", "{} {}", "\u{feff}{}"] {
+        for frame in [
+            "{",
+            "nonsense",
+            "{\"id\":1,\"method\":\"a\"",
+            "[1,",
+            "{} {}",
+            "\u{feff}{}",
+        ] {
             let (id, code, message) = refused(frame);
             assert_eq!((id, code), (None, -32700), "{frame}");
             assert!(message.starts_with("Parse error: "), "{message}");
@@ -292,7 +347,10 @@ mod tests {
             r#"{"id":null,"error":{"code":1,"message":"m"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":[],"error":null}"#,
         ] {
-            assert!(matches!(decode(frame.as_bytes()), Ok(Message::Answer { .. })), "{frame}");
+            assert!(
+                matches!(decode(frame.as_bytes()), Ok(Message::Answer { .. })),
+                "{frame}"
+            );
         }
     }
 
@@ -302,7 +360,10 @@ mod tests {
         let Ok(Message::Request { id, method, params }) = decode(frame) else {
             panic!("not a request");
         };
-        assert_eq!((id.to_string().as_str(), method.as_ref()), (r#""a\u0062""#, "x/y"));
+        assert_eq!(
+            (id.to_string().as_str(), method.as_ref()),
+            (r#""a\u0062""#, "x/y")
+        );
         assert!(params.is_none());
     }
 
@@ -313,7 +374,13 @@ mod tests {
             panic!("not a notification");
         };
         assert_eq!(params.unwrap().get(), r#"{"a":1}"#);
-        assert_eq!(stamp, ReceivedStamp { emitted_at_ms: Some(5), seq: Some(41) });
+        assert_eq!(
+            stamp,
+            ReceivedStamp {
+                emitted_at_ms: Some(5),
+                seq: Some(41)
+            }
+        );
     }
 
     #[test]

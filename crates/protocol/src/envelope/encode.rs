@@ -107,7 +107,11 @@ pub fn encode_delta(
     serde_json::to_writer(&mut frame, params)?;
     match frame.pop() {
         Some(b'}') => {}
-        _ => return Err(serde::ser::Error::custom("params of a delta must be an object")),
+        _ => {
+            return Err(serde::ser::Error::custom(
+                "params of a delta must be an object",
+            ));
+        }
     }
     if frame.last() != Some(&b'{') {
         frame.push(b',');
@@ -118,7 +122,10 @@ pub fn encode_delta(
     let end = frame.len() - 1;
     frame.push(b'}');
     end_notification(&mut frame, Some(stamp));
-    Ok(Delta { frame, text: start..end })
+    Ok(Delta {
+        frame,
+        text: start..end,
+    })
 }
 
 fn begin_notification(out: &mut Vec<u8>, method: &str) -> Result<(), serde_json::Error> {
@@ -155,12 +162,18 @@ mod tests {
             text(&encode_request(&RequestId::from(0), "a/b", &json!({"x": 1})).unwrap()),
             r#"{"id":0,"method":"a/b","params":{"x":1}}"#
         );
-        assert_eq!(text(&encode_result(&id, &json!({})).unwrap()), r#"{"id":"\u0061","result":{}}"#);
+        assert_eq!(
+            text(&encode_result(&id, &json!({})).unwrap()),
+            r#"{"id":"\u0061","result":{}}"#
+        );
         assert_eq!(
             text(&encode_error(None, &ErrorObject::message_too_large(5))),
             r#"{"id":null,"error":{"code":-32600,"message":"message exceeds 5 bytes","data":{"reason":"tooLarge"}}}"#
         );
-        let stamp = Stamp { emitted_at_ms: 12, seq: Some(3) };
+        let stamp = Stamp {
+            emitted_at_ms: 12,
+            seq: Some(3),
+        };
         assert_eq!(
             text(&encode_notification("n", &json!({}), Some(stamp)).unwrap()),
             r#"{"method":"n","params":{},"emittedAtMs":12,"seq":3}"#
@@ -173,7 +186,10 @@ mod tests {
 
     #[test]
     fn two_deltas_join_as_bytes() {
-        let stamp = |seq| Stamp { emitted_at_ms: 1, seq: Some(seq) };
+        let stamp = |seq| Stamp {
+            emitted_at_ms: 1,
+            seq: Some(seq),
+        };
         let params = json!({"threadId": "t", "itemId": "delta\":\""});
         let first = encode_delta("d", &params, "tab\t\"quoted\" é", stamp(1)).unwrap();
         let second = encode_delta("d", &params, "\u{1F600}\\ end", stamp(2)).unwrap();
@@ -187,7 +203,10 @@ mod tests {
 
     #[test]
     fn a_delta_needs_an_object() {
-        let stamp = Stamp { emitted_at_ms: 1, seq: None };
+        let stamp = Stamp {
+            emitted_at_ms: 1,
+            seq: None,
+        };
         assert!(encode_delta("d", &json!([1]), "x", stamp).is_err());
         assert!(encode_delta("d", &json!({}), "x", stamp).is_ok());
     }

@@ -35,7 +35,9 @@ impl RequestId {
         if first == b'"' {
             return Ok(Self(Repr::Raw(raw.into())));
         }
-        let is_integer = raw.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let is_integer = raw
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'-');
         let value: i64 = raw.parse().map_err(|_| BadRequestId)?;
         match is_integer {
             true if value == 0 && first == b'-' => Ok(Self(Repr::Raw(raw.into()))),
@@ -126,7 +128,15 @@ mod tests {
 
     #[test]
     fn ids_come_back_as_the_bytes_that_were_sent() {
-        for raw in ["7", "-1", "-0", "9223372036854775807", r#""a""#, r#""\u0061\n""#, r#""""#] {
+        for raw in [
+            "7",
+            "-1",
+            "-0",
+            "9223372036854775807",
+            r#""a""#,
+            r#""\u0061\n""#,
+            r#""""#,
+        ] {
             let id = RequestId::from_raw(raw).unwrap();
             assert_eq!(id.to_string(), raw);
             assert_eq!(serde_json::to_string(&id).unwrap(), raw);
@@ -135,14 +145,27 @@ mod tests {
 
     #[test]
     fn everything_else_is_not_an_id() {
-        for raw in ["null", "1.0", "1e3", "9223372036854775808", "{}", "[1]", "true", "", "+1"] {
+        for raw in [
+            "null",
+            "1.0",
+            "1e3",
+            "9223372036854775808",
+            "{}",
+            "[1]",
+            "true",
+            "",
+            "+1",
+        ] {
             assert_eq!(RequestId::from_raw(raw), Err(BadRequestId), "{raw}");
         }
     }
 
     #[test]
     fn equality_is_of_bytes() {
-        assert_ne!(RequestId::from_raw(r#""\u0061""#), RequestId::from_raw(r#""a""#));
+        assert_ne!(
+            RequestId::from_raw(r#""\u0061""#),
+            RequestId::from_raw(r#""a""#)
+        );
         assert_eq!(RequestId::from("a"), RequestId::from_raw(r#""a""#).unwrap());
         assert_eq!(RequestId::from(5).as_i64(), Some(5));
         assert_eq!(RequestId::from("5").as_i64(), None);

@@ -1,0 +1,233 @@
+//! Frames to a stream or a channel, many at a time.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut as _, Bytes, BytesMut};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::WebSocketEncoder;
+
+/// Payloads from this size on are written from where they are instead of being copied: they may be
+/// shared by many connections.
+const SHARED_BYTES_MIN: usize = 16 * 1024;
+
+/// What a connection keeps for the next batch; a rare long frame gives its memory back.
+const TAIL_BYTES_KEPT: usize = 256 * 1024;
+
+/// The writing half of a connection.
+pub(crate) struct FrameWriter(Sink);
+
+enum Sink {
+    Stream {
+        io: Box<dyn AsyncWrite + Send + Unpin>,
+        encoder: Encoder,
+        /// Encoded and not yet written, in order; `tail` comes last and still grows.
+        segments: VecDeque<Bytes>,
+        tail: BytesMut,
+    },
+    Memory {
+        frames: mpsc::Sender<Bytes>,
+        waiting: VecDeque<Bytes>,
+    },
+}
+
+/// How frames are told apart.
+#[derive(Debug)]
+pub(crate) enum Encoder {
+    Lines,
+    Length,
+    WebSocket(WebSocketEncoder),
+}
+
+/// Why a flush failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// Not one byte was taken for the stated time.
+    #[error("the peer stopped reading")]
+    Stalled,
+    /// The other end is gone or the operating system failed.
+    #[error("write failed")]
+    Io(#[from] io::Error),
+}
+
+impl FrameWriter {
+    pub(crate) fn stream(io: impl AsyncWrite + Send + Unpin + 'static, encoder: Encoder) -> Self {
+        let (segments, tail) = (VecDeque::new(), BytesMut::new());
+        Self(Sink::Stream {
+            io: Box::new(io),
+            encoder,
+            segments,
+            tail,
+        })
+    }
+
+    pub(crate) fn memory(frames: mpsc::Sender<Bytes>) -> Self {
+        Self(Sink::Memory {
+            frames,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// Encodes a frame; nothing is written before [`FrameWriter::flush`].
+    pub(crate) fn push(&mut self, frame: Bytes) {
+        let (encoder, segments, tail) = match &mut self.0 {
+            Sink::Memory { waiting, .. } => return waiting.push_back(frame),
+            Sink::Stream {
+                encoder,
+                segments,
+                tail,
+                ..
+            } => (encoder, segments, tail),
+        };
+        let frame = encoder.on_one_line(frame);
+        if frame.len() < SHARED_BYTES_MIN || !encoder.is_plain() {
+            encoder.whole(tail, &frame);
+            return;
+        }
+        encoder.before(tail, frame.len());
+        segments.extend([tail.split().freeze(), frame]);
+        encoder.after(tail);
+    }
+
+    /// Encodes a websocket ping; other framings have none.
+    pub(crate) fn push_ping(&mut self) {
+        if let Some((encoder, tail)) = self.websocket() {
+            encoder.ping(tail);
+        }
+    }
+
+    /// Encodes a websocket pong.
+    pub(crate) fn push_pong(&mut self, payload: &[u8]) {
+        if let Some((encoder, tail)) = self.websocket() {
+            encoder.pong(tail, payload);
+        }
+    }
+
+    /// Encodes a websocket close frame.
+    pub(crate) fn push_close(&mut self, code: u16, reason: &str) {
+        if let Some((encoder, tail)) = self.websocket() {
+            encoder.close(tail, code, reason);
+        }
+    }
+
+    fn websocket(&mut self) -> Option<(&mut WebSocketEncoder, &mut BytesMut)> {
+        match &mut self.0 {
+            Sink::Stream {
+                encoder: Encoder::WebSocket(encoder),
+                tail,
+                ..
+            } => Some((encoder, tail)),
+            _ => None,
+        }
+    }
+
+    /// Writes everything pushed so far. Fails when the other end takes nothing for `stall`; as
+    /// long as it takes anything at all, it may take its time.
+    pub(crate) async fn flush(&mut self, stall: Duration) -> Result<(), WriteError> {
+        match &mut self.0 {
+            Sink::Memory { frames, waiting } => {
+                while let Some(frame) = waiting.pop_front() {
+                    let gone = || WriteError::Io(io::ErrorKind::BrokenPipe.into());
+                    in_time(stall, frames.send(frame))
+                        .await?
+                        .map_err(|_| gone())?;
+                }
+            }
+            Sink::Stream {
+                io, segments, tail, ..
+            } => {
+                while let Some(segment) = segments.front_mut() {
+                    write_all(io, segment, stall).await?;
+                    segments.pop_front();
+                }
+                write_all(io, tail, stall).await?;
+                if tail.capacity() > TAIL_BYTES_KEPT {
+                    *tail = BytesMut::new();
+                }
+                in_time(stall, io.flush()).await??;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the other end that no more will come.
+    pub(crate) async fn shutdown(&mut self, stall: Duration) -> Result<(), WriteError> {
+        if let Sink::Stream { io, .. } = &mut self.0 {
+            in_time(stall, io.shutdown()).await??;
+        }
+        Ok(())
+    }
+}
+
+async fn write_all(
+    io: &mut (impl AsyncWrite + Unpin),
+    bytes: &mut impl Buf,
+    stall: Duration,
+) -> Result<(), WriteError> {
+    while bytes.has_remaining() {
+        if in_time(stall, io.write_buf(bytes)).await?? == 0 {
+            return Err(WriteError::Io(io::ErrorKind::WriteZero.into()));
+        }
+    }
+    Ok(())
+}
+
+async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, WriteError> {
+    timeout(stall, step).await.map_err(|_| WriteError::Stalled)
+}
+
+impl Encoder {
+    fn is_plain(&self) -> bool {
+        match self {
+            Self::Lines | Self::Length => true,
+            Self::WebSocket(websocket) => websocket.is_plain(),
+        }
+    }
+
+    /// JSON passed through from elsewhere may be laid out over several lines. Outside of strings a
+    /// line end is white space and inside it is escaped, so a blank in its place changes nothing.
+    fn on_one_line(&self, frame: Bytes) -> Bytes {
+        if !matches!(self, Self::Lines) || memchr::memchr(b'\n', &frame).is_none() {
+            return frame;
+        }
+        frame
+            .iter()
+            .map(|&byte| if byte == b'\n' { b' ' } else { byte })
+            .collect()
+    }
+
+    fn whole(&mut self, out: &mut BytesMut, frame: &[u8]) {
+        if let Self::WebSocket(websocket) = self {
+            return websocket.text(out, frame);
+        }
+        self.before(out, frame.len());
+        out.put_slice(frame);
+        self.after(out);
+    }
+
+    fn before(&self, out: &mut BytesMut, frame_bytes: usize) {
+        match self {
+            Self::Lines => {}
+            // Frames are bounded far below 4 GiB; a longer one would be cut off by its reader.
+            Self::Length => out.put_u32(u32::try_from(frame_bytes).unwrap_or(u32::MAX)),
+            Self::WebSocket(_) => WebSocketEncoder::text_header(out, frame_bytes),
+        }
+    }
+
+    fn after(&self, out: &mut BytesMut) {
+        if matches!(self, Self::Lines) {
+            out.put_u8(b'\n');
+        }
+    }
+}
+
+impl fmt::Debug for FrameWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FrameWriter")
+    }
+}
