@@ -1,0 +1,330 @@
+//! What waits to be written to one connection, and when its reader must pause.
+//!
+//! Everything sent on a connection passes through here, so this is where the back-pressure rules
+//! live and nowhere else. Sending never waits, because an engine must not wait for a client.
+//! Instead the amounts are bounded in three ways: reading of new requests pauses while too many
+//! are unanswered or too many answers unwritten; deltas are joined, states replaced and at last
+//! deltas left out; and a connection that holds too much in all is given up.
+//!
+//! The invariants: answers and kept messages leave in the order they came, each exactly once; the
+//! messages of one scope leave in the order they came (a delta is joined to an earlier one only if
+//! nothing of its scope came between; a state that replaces another goes to the end).
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use self::queue::{Queue, Totals};
+use super::limits::Limits;
+use super::outgoing::Outgoing;
+use crate::error::CloseReason;
+
+/// One write takes about this much: enough to make system calls rare, little enough to keep a
+/// slow connection's memory small.
+const BATCH_BYTES: usize = 128 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub(super) limits: Limits,
+    state: Mutex<State>,
+    /// The writer has something to do.
+    work: Notify,
+    /// Something was written or answered: the reader, or a caller that waits, may go on.
+    room: Notify,
+    /// Nothing more is written but the close frame.
+    over: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Queue,
+    /// What the writer holds: taken from the queue, not yet written.
+    in_flight: Totals,
+    unanswered: usize,
+    /// Bytes of messages that were read and wait in [`crate::Incoming`].
+    undelivered_bytes: usize,
+    reading_paused: bool,
+    ping: bool,
+    pong: Option<Bytes>,
+    end: End,
+}
+
+/// Whether and how the connection is ending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    /// What waits is written, then the connection is closed. With `answers`, requests that are
+    /// still unanswered are waited for too.
+    Draining { reason: CloseReason, answers: bool },
+    /// Nothing more is written but the close frame.
+    Over(CloseReason),
+}
+
+/// What the writer does next.
+pub(super) enum Work {
+    /// Write these, in this order: control frames, then messages.
+    Write { ping: bool, pong: Option<Bytes>, frames: Vec<Bytes> },
+    /// Say farewell and end.
+    Close(CloseReason),
+}
+
+/// Amounts of one connection, for metrics and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Messages not yet written.
+    pub messages: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Requests read and not yet answered.
+    pub unanswered: usize,
+    /// Whether reading has stopped for one of these.
+    pub reading_paused: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+            work: Notify::new(),
+            room: Notify::new(),
+            over: CancellationToken::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock but the lag notice of the owner; the state is
+        // whole at that point.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request that was read and will be answered.
+    pub(super) fn request_read(&self) {
+        self.state().unanswered += 1;
+    }
+
+    /// The answer to a request that was counted.
+    pub(super) fn answer(&self, frame: Bytes) {
+        let mut state = self.state();
+        state.unanswered -= 1;
+        self.append_answer(state, frame);
+    }
+
+    /// An answer to what was never counted (a refusal), or a request of ours.
+    pub(super) fn send(&self, frame: Bytes) {
+        self.append_answer(self.state(), frame);
+    }
+
+    fn append_answer(&self, mut state: MutexGuard<'_, State>, frame: Bytes) {
+        if state.end.takes_answers() {
+            state.queue.push_answer(frame);
+            self.end_if_too_much(&mut state);
+        }
+        let wakes_reader = state.reading_paused;
+        drop(state);
+        self.work.notify_one();
+        if wakes_reader {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// A notification. Silently ignored when the connection is ending: its subscriber is gone.
+    pub(super) fn notify(&self, message: &Outgoing) {
+        let mut state = self.state();
+        if state.end != End::Open {
+            return;
+        }
+        let waiting = state.waiting();
+        let crowded = waiting.messages > self.limits.crowded_messages
+            || waiting.bytes > self.limits.crowded_bytes;
+        state.queue.push(message, &self.limits, crowded);
+        self.end_if_too_much(&mut state);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    fn end_if_too_much(&self, state: &mut State) {
+        if state.waiting().bytes > self.limits.waiting_bytes_max {
+            state.give_up(CloseReason::SlowConsumer);
+            self.over.cancel();
+        }
+    }
+
+    pub(super) fn ping(&self) {
+        self.state().ping = true;
+        self.work.notify_one();
+    }
+
+    /// Only the latest ping is answered, which is all a peer needs.
+    pub(super) fn pong(&self, payload: Bytes) {
+        self.state().pong = Some(payload);
+        self.work.notify_one();
+    }
+
+    /// Counts what was handed to [`crate::Incoming`].
+    pub(super) fn undelivered(&self, bytes: usize) {
+        self.state().undelivered_bytes += bytes;
+    }
+
+    /// Counts what was taken from [`crate::Incoming`].
+    pub(super) fn delivered(&self, bytes: usize) {
+        let mut state = self.state();
+        state.undelivered_bytes -= bytes;
+        let wakes_reader = state.reading_paused;
+        drop(state);
+        if wakes_reader {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Resolves when the next frame may be read.
+    pub(super) async fn readable(&self) {
+        loop {
+            let room = self.room.notified();
+            if !self.state().update_reading(&self.limits) {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Resolves when a caller may add a request of its own: as with reading, a bound that makes
+    /// the caller wait and never drops.
+    pub(super) async fn writable(&self) {
+        loop {
+            let room = self.room.notified();
+            {
+                let state = self.state();
+                let waiting = state.waiting();
+                if waiting.messages < self.limits.unanswered_max
+                    && waiting.bytes < self.limits.unwritten_bytes_max
+                    || state.end != End::Open
+                {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// What the writer does next; waits until there is something.
+    pub(super) async fn work(&self) -> Work {
+        loop {
+            {
+                let mut state = self.state();
+                if let End::Over(reason) = &state.end {
+                    return Work::Close(reason.clone());
+                }
+                let (ping, pong) = (std::mem::take(&mut state.ping), state.pong.take());
+                let (frames, taken) = state.queue.take(BATCH_BYTES, &self.limits);
+                if ping || pong.is_some() || !frames.is_empty() {
+                    state.in_flight = taken;
+                    return Work::Write { ping, pong, frames };
+                }
+                if let Some(reason) = state.drained() {
+                    state.end = End::Over(reason.clone());
+                    self.over.cancel();
+                    return Work::Close(reason);
+                }
+            }
+            self.work.notified().await;
+        }
+    }
+
+    /// The last batch is written.
+    pub(super) fn written(&self) {
+        let mut state = self.state();
+        state.in_flight = Totals::default();
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Writes what waits, then ends. With `answers`, also what is still to be answered.
+    pub(super) fn drain(&self, reason: CloseReason, answers: bool) {
+        let mut state = self.state();
+        if matches!(state.end, End::Open) {
+            state.end = End::Draining { reason, answers };
+        }
+        drop(state);
+        self.work.notify_one();
+        self.room.notify_waiters();
+    }
+
+    /// Ends without writing what waits.
+    pub(super) fn give_up(&self, reason: CloseReason) {
+        self.state().give_up(reason);
+        self.over.cancel();
+        self.work.notify_one();
+        self.room.notify_waiters();
+    }
+
+    /// Resolves once nothing more is written; what the reader and the writer race against.
+    pub(super) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+
+    pub(super) fn waiting(&self) -> Waiting {
+        let state = self.state();
+        let Totals { messages, bytes, .. } = state.waiting();
+        let State { unanswered, reading_paused, .. } = *state;
+        Waiting { messages, bytes, unanswered, reading_paused }
+    }
+}
+
+impl State {
+    /// Queue and writer together.
+    fn waiting(&self) -> Totals {
+        let mut totals = self.queue.totals();
+        totals.add(&self.in_flight);
+        totals
+    }
+
+    /// Whether reading is paused, by the rule: stop at a bound, go on at half of it.
+    fn update_reading(&mut self, limits: &Limits) -> bool {
+        let reached = |share: usize| {
+            self.unanswered >= limits.unanswered_max / share
+                || self.waiting().answer_bytes >= limits.unwritten_bytes_max / share
+                || self.undelivered_bytes >= limits.unwritten_bytes_max / share
+        };
+        let ending = self.end != End::Open;
+        self.reading_paused = !ending && reached(if self.reading_paused { 2 } else { 1 });
+        self.reading_paused
+    }
+
+    fn give_up(&mut self, reason: CloseReason) {
+        let reason = match &self.end {
+            End::Open => reason,
+            End::Draining { reason, .. } => reason.clone(),
+            End::Over(_) => return,
+        };
+        self.end = End::Over(reason);
+        self.queue.clear();
+    }
+
+    fn drained(&self) -> Option<CloseReason> {
+        match &self.end {
+            End::Draining { reason, answers } if !answers || self.unanswered == 0 => {
+                Some(reason.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl End {
+    /// After the other side's end of file its last requests are still answered.
+    fn takes_answers(&self) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Draining { answers, .. } => *answers,
+            Self::Over(_) => false,
+        }
+    }
+}
