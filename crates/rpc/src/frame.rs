@@ -105,3 +105,6 @@ impl Skipped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,8 @@ mod outbox;
 mod outgoing;
 mod pending;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::Arc;
@@ -114,7 +116,12 @@ impl Drop for Handle {
 impl Peer {
     /// Starts the two tasks of a connection; needs a tokio runtime.
     pub fn start(duplex: Duplex, options: PeerOptions) -> (Peer, Inbox) {
-        let Duplex { reader, writer, kind, permit } = duplex;
+        let Duplex {
+            reader,
+            writer,
+            kind,
+            permit,
+        } = duplex;
         let core = Arc::new(Core {
             outbox: Outbox::new(options.limits),
             pending: Arc::default(),
@@ -129,7 +136,13 @@ impl Peer {
             budget: options.budget,
             inbox,
         };
-        let writing = tokio::spawn(Writing { core: Arc::clone(&core), frames: writer }.run());
+        let writing = tokio::spawn(
+            Writing {
+                core: Arc::clone(&core),
+                frames: writer,
+            }
+            .run(),
+        );
         let closing = Arc::clone(&core);
         tokio::spawn(async move {
             reading.run().await;
@@ -139,7 +152,10 @@ impl Peer {
             drop(permit);
             closing.closed.cancel();
         });
-        let peer = Peer(Arc::new(Handle { core, ids: options.ids }));
+        let peer = Peer(Arc::new(Handle {
+            core,
+            ids: options.ids,
+        }));
         (peer.clone(), Inbox { messages, peer })
     }
 
@@ -157,7 +173,8 @@ impl Peer {
         params: &impl Serialize,
     ) -> Result<R, CallError> {
         let id = self.0.ids.next_id();
-        let frame = encode_request(&RequestId::from(id), method, params).map_err(CallError::Encode)?;
+        let frame =
+            encode_request(&RequestId::from(id), method, params).map_err(CallError::Encode)?;
         self.core().outbox.writable().await;
         let answer = self.request(id, frame.into())?.answer().await?;
         serde_json::from_slice(&answer).map_err(CallError::Decode)
@@ -171,7 +188,9 @@ impl Peer {
         params: &impl Serialize,
     ) -> Result<R, CallError> {
         let call = self.call(method, params);
-        timeout(after, call).await.unwrap_or(Err(CallError::Timeout { after }))
+        timeout(after, call)
+            .await
+            .unwrap_or(Err(CallError::Timeout { after }))
     }
 
     /// Sends a request that was serialised before, under an id of [`RequestIds`]: how one question

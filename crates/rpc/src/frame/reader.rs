@@ -77,7 +77,7 @@ impl FrameReader {
 }
 
 impl Decoder {
-    fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Inbound>, FrameError> {
+    pub(super) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Inbound>, FrameError> {
         match self {
             Self::Lines(lines) => Ok(lines.decode(buffer)),
             Self::Length(length) => Ok(length.decode(buffer)),
@@ -85,7 +85,7 @@ impl Decoder {
         }
     }
 
-    fn finish(&mut self, buffer: &mut BytesMut) -> Option<Inbound> {
+    pub(super) fn finish(&mut self, buffer: &mut BytesMut) -> Option<Inbound> {
         match self {
             Self::Lines(lines) => lines.finish(buffer),
             // A piece of a frame with a known length is no frame.

@@ -16,7 +16,10 @@ pub struct Budget {
 impl Budget {
     /// A budget of `max` unanswered requests.
     pub fn new(max: usize) -> Self {
-        Self { unanswered: Arc::default(), max }
+        Self {
+            unanswered: Arc::default(),
+            max,
+        }
     }
 
     /// How many are unanswered now.

@@ -90,7 +90,11 @@ pub struct Responder {
 
 impl Responder {
     pub(super) fn new(core: Arc<Core>, id: RequestId, budget: BudgetPermit) -> Self {
-        Self { core, id: Some(id), _budget: budget }
+        Self {
+            core,
+            id: Some(id),
+            _budget: budget,
+        }
     }
 
     /// Answers with a result. One that cannot be written as JSON is our fault and is answered so.
@@ -98,7 +102,10 @@ impl Responder {
         if let Some(id) = self.id.take() {
             let frame = encode_result(&id, result).unwrap_or_else(|why| {
                 tracing::error!(error = %why, "a result cannot be written as JSON");
-                encode_error(Some(&id), &ErrorObject::internal("result could not be written"))
+                encode_error(
+                    Some(&id),
+                    &ErrorObject::internal("result could not be written"),
+                )
             });
             self.core.outbox.answer(frame.into());
         }
@@ -124,20 +131,26 @@ impl Responder {
 
     fn refuse(&mut self, error: &ErrorObject) {
         if let Some(id) = self.id.take() {
-            self.core.outbox.answer(encode_error(Some(&id), error).into());
+            self.core
+                .outbox
+                .answer(encode_error(Some(&id), error).into());
         }
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        self.refuse(&ErrorObject::internal("request was abandoned by its handler"));
+        self.refuse(&ErrorObject::internal(
+            "request was abandoned by its handler",
+        ));
     }
 }
 
 impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Responder").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Responder")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -70,7 +70,11 @@ enum End {
 /// What the writer does next.
 pub(super) enum Work {
     /// Write these, in this order: control frames, then messages.
-    Write { ping: bool, pong: Option<Bytes>, frames: Vec<Bytes> },
+    Write {
+        ping: bool,
+        pong: Option<Bytes>,
+        frames: Vec<Bytes>,
+    },
     /// Say farewell and end.
     Close(CloseReason),
 }
@@ -272,9 +276,20 @@ impl Outbox {
 
     pub(super) fn waiting(&self) -> Waiting {
         let state = self.state();
-        let Totals { messages, bytes, .. } = state.waiting();
-        let State { unanswered, reading_paused, .. } = *state;
-        Waiting { messages, bytes, unanswered, reading_paused }
+        let Totals {
+            messages, bytes, ..
+        } = state.waiting();
+        let State {
+            unanswered,
+            reading_paused,
+            ..
+        } = *state;
+        Waiting {
+            messages,
+            bytes,
+            unanswered,
+            reading_paused,
+        }
     }
 }
 

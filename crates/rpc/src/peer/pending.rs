@@ -38,7 +38,11 @@ impl Pending {
         let (sender, answer) = oneshot::channel();
         let replaced = state.calls.insert(id, sender);
         debug_assert!(replaced.is_none(), "request id {id} is in use");
-        Ok(PendingCall { id, answer, pending: Arc::clone(self) })
+        Ok(PendingCall {
+            id,
+            answer,
+            pending: Arc::clone(self),
+        })
     }
 
     /// Hands an answer to whoever waits for it; late and unknown ones are ignored.

@@ -94,9 +94,17 @@ impl Reading {
                 }
                 return;
             }
-            Ok(Message::Notification { method, params, stamp }) => {
+            Ok(Message::Notification {
+                method,
+                params,
+                stamp,
+            }) => {
                 let params = Params::new(params.map(own));
-                Incoming::Notification(Notification { method: method.into_owned(), params, stamp })
+                Incoming::Notification(Notification {
+                    method: method.into_owned(),
+                    params,
+                    stamp,
+                })
             }
             Ok(Message::Request { id, method, params }) => {
                 let Some(budget) = self.budget.take() else {
@@ -105,7 +113,11 @@ impl Reading {
                 self.core.outbox.request_read();
                 let responder = Responder::new(Arc::clone(&self.core), id, budget);
                 let params = Params::new(params.map(own));
-                Incoming::Request(Request { method: method.into_owned(), params, responder })
+                Incoming::Request(Request {
+                    method: method.into_owned(),
+                    params,
+                    responder,
+                })
             }
         };
         self.core.outbox.undelivered(bytes);
@@ -113,7 +125,9 @@ impl Reading {
             // Nobody takes messages here: a client that only calls.
             self.core.outbox.delivered(bytes);
             if let (Incoming::Request(request), _) = unwanted.0 {
-                request.responder.error(&ErrorObject::unknown_method(&request.method));
+                request
+                    .responder
+                    .error(&ErrorObject::unknown_method(&request.method));
             }
         }
     }
@@ -146,7 +160,10 @@ mod tests {
     #[test]
     fn the_id_of_an_answer_is_found_in_its_first_bytes() {
         assert_eq!(answered_id(br#"{"id":17,"result":{"data":"xxx"#), Some(17));
-        assert_eq!(answered_id(br#"{"jsonrpc":"2.0","id": 5 ,"result"#), Some(5));
+        assert_eq!(
+            answered_id(br#"{"jsonrpc":"2.0","id": 5 ,"result"#),
+            Some(5)
+        );
         assert_eq!(answered_id(br#"{"id":"a","result"#), None);
         assert_eq!(answered_id(b"nonsense \xff"), None);
     }

@@ -46,7 +46,10 @@ struct Slot {
 enum Content {
     Shared(Bytes),
     /// Joined deltas: our own copy, and where its text ends.
-    Joined { frame: BytesMut, text_end: usize },
+    Joined {
+        frame: BytesMut,
+        text_end: usize,
+    },
     /// A lag notice, written when it leaves, with the count it has then.
     Lagged(u64),
     /// Replaced by a newer state further back.
@@ -57,8 +60,16 @@ enum Content {
 enum Kind {
     Answer,
     Kept(Option<Scope>),
-    Delta { scope: Scope, item: Scope, stream: Stream, text_end: usize },
-    Newest { scope: Scope, kind: &'static str },
+    Delta {
+        scope: Scope,
+        item: Scope,
+        stream: Stream,
+        text_end: usize,
+    },
+    Newest {
+        scope: Scope,
+        kind: &'static str,
+    },
     Lagged(Scope),
 }
 
@@ -70,7 +81,10 @@ impl Queue {
     /// An answer or a request: kept, and of no scope.
     pub(super) fn push_answer(&mut self, frame: Bytes) {
         self.totals.answer_bytes += frame.len();
-        self.append(Slot { content: Content::Shared(frame), kind: Kind::Answer });
+        self.append(Slot {
+            content: Content::Shared(frame),
+            kind: Kind::Answer,
+        });
     }
 
     /// A notification. `crowded` says whether joining and replacing have begun.
@@ -84,16 +98,30 @@ impl Queue {
                     self.left_out.remove(&(scope.clone(), item.clone()));
                 }
                 let kind = Kind::Kept(scope.clone());
-                self.append(Slot { content: Content::Shared(frame), kind });
+                self.append(Slot {
+                    content: Content::Shared(frame),
+                    kind,
+                });
             }
             Class::Newest { scope, kind } => {
                 if crowded && let Some(&number) = self.newest.get(&(scope.clone(), *kind)) {
                     self.remove(number);
                 }
-                let kind = Kind::Newest { scope: scope.clone(), kind };
-                self.append(Slot { content: Content::Shared(frame), kind });
+                let kind = Kind::Newest {
+                    scope: scope.clone(),
+                    kind,
+                };
+                self.append(Slot {
+                    content: Content::Shared(frame),
+                    kind,
+                });
             }
-            Class::Delta { scope, item, stream, text } => {
+            Class::Delta {
+                scope,
+                item,
+                stream,
+                text,
+            } => {
                 if self.leaves_out(scope, item, frame.len(), limits) {
                     self.note_lag(scope, limits.lag_notice.as_ref());
                     return;
@@ -103,8 +131,16 @@ impl Queue {
                 }
                 self.totals.delta_bytes += frame.len();
                 let (scope, item) = (scope.clone(), item.clone());
-                let kind = Kind::Delta { scope, item, stream: *stream, text_end: text.end };
-                self.append(Slot { content: Content::Shared(frame), kind });
+                let kind = Kind::Delta {
+                    scope,
+                    item,
+                    stream: *stream,
+                    text_end: text.end,
+                };
+                self.append(Slot {
+                    content: Content::Shared(frame),
+                    kind,
+                });
             }
         }
     }
@@ -118,7 +154,9 @@ impl Queue {
             if taken.messages > 0 && taken.bytes + frame_bytes > bytes_max {
                 break;
             }
-            let Some(slot) = self.slots.pop_front() else { break };
+            let Some(slot) = self.slots.pop_front() else {
+                break;
+            };
             self.forget(&slot.kind, self.first);
             self.first += 1;
             if let Some(frame) = slot.frame(limits.lag_notice.as_ref()) {
@@ -158,7 +196,9 @@ impl Queue {
 
     /// Empties a slot in the middle; the slots behind it keep their numbers.
     fn remove(&mut self, number: u64) {
-        let Some(slot) = self.slot(number) else { return };
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
         let bytes = slot.content.bytes();
         slot.content = Content::Gone;
         self.totals.messages -= 1;
@@ -166,7 +206,8 @@ impl Queue {
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.slots
+            .get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     fn forget(&mut self, kind: &Kind, number: u64) {
@@ -196,11 +237,24 @@ impl Queue {
         (scope, item, stream): (&Scope, &Scope, Stream),
         limits: &Limits,
     ) -> bool {
-        let Some(slot) = self.last.get(scope).copied().and_then(|number| self.slot(number)) else {
+        let Some(slot) = self
+            .last
+            .get(scope)
+            .copied()
+            .and_then(|number| self.slot(number))
+        else {
             return false;
         };
-        let Slot { content, kind: Kind::Delta { item: last_item, stream: last_stream, text_end, .. } } =
-            slot
+        let Slot {
+            content,
+            kind:
+                Kind::Delta {
+                    item: last_item,
+                    stream: last_stream,
+                    text_end,
+                    ..
+                },
+        } = slot
         else {
             return false;
         };
@@ -212,9 +266,14 @@ impl Queue {
             return false;
         }
         if let Content::Shared(frame) = content {
-            *content = Content::Joined { frame: BytesMut::from(&frame[..]), text_end: *text_end };
+            *content = Content::Joined {
+                frame: BytesMut::from(&frame[..]),
+                text_end: *text_end,
+            };
         }
-        let Content::Joined { frame, text_end } = content else { return false };
+        let Content::Joined { frame, text_end } = content else {
+            return false;
+        };
         frame.truncate(*text_end);
         frame.extend_from_slice(&new[new_text.start..]);
         *text_end += new_text.len();
@@ -240,12 +299,23 @@ impl Queue {
         if lag_notice.is_none() {
             return;
         }
-        let waiting = self.lagged.get(scope).copied().and_then(|number| self.slot(number));
-        if let Some(Slot { content: Content::Lagged(missed), .. }) = waiting {
+        let waiting = self
+            .lagged
+            .get(scope)
+            .copied()
+            .and_then(|number| self.slot(number));
+        if let Some(Slot {
+            content: Content::Lagged(missed),
+            ..
+        }) = waiting
+        {
             *missed += 1;
             return;
         }
-        self.append(Slot { content: Content::Lagged(1), kind: Kind::Lagged(scope.clone()) });
+        self.append(Slot {
+            content: Content::Lagged(1),
+            kind: Kind::Lagged(scope.clone()),
+        });
     }
 }
 
@@ -275,7 +345,11 @@ impl Content {
 
 impl Kind {
     fn weight(&self, bytes: usize) -> Totals {
-        let mut weight = Totals { messages: 1, bytes, ..Totals::default() };
+        let mut weight = Totals {
+            messages: 1,
+            bytes,
+            ..Totals::default()
+        };
         match self {
             Self::Answer => weight.answer_bytes = bytes,
             Self::Delta { .. } => weight.delta_bytes = bytes,
