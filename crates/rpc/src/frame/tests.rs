@@ -130,7 +130,7 @@ proptest! {
     ) {
         let mut bytes = BytesMut::new();
         for (index, part) in parts.iter().enumerate() {
-            let opcode = if index == 0 { 0x1 } else { 0x0 };
+            let opcode = u8::from(index == 0);
             let fin = if index + 1 == parts.len() { 0x80 } else { 0 };
             raw_frame(&mut bytes, fin | opcode, part.as_bytes());
             // Control frames may come between the fragments.

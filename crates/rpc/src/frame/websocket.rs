@@ -13,6 +13,10 @@ const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
 const CONTROL_BYTES_MAX: usize = 125;
 
+/// In place of a short length: two or eight bytes of length follow.
+const MEDIUM: u8 = 0x7E;
+const LONG: u8 = 0x7F;
+
 const CONTINUATION: u8 = 0x0;
 const TEXT: u8 = 0x1;
 const BINARY: u8 = 0x2;
@@ -212,11 +216,11 @@ impl WebSocketDecoder {
 fn parse_header(buffer: &[u8]) -> Option<(Header, usize)> {
     let [first, second] = *buffer.first_chunk::<2>()?;
     let (payload_bytes, mut at) = match second & !MASKED {
-        126 => (
+        MEDIUM => (
             u64::from(u16::from_be_bytes(*buffer[2..].first_chunk()?)),
             4,
         ),
-        127 => (u64::from_be_bytes(*buffer[2..].first_chunk()?), 10),
+        LONG => (u64::from_be_bytes(*buffer[2..].first_chunk()?), 10),
         short => (u64::from(short), 2),
     };
     let mask = if second & MASKED == 0 {
@@ -339,11 +343,11 @@ fn put_header(out: &mut BytesMut, opcode: u8, payload_bytes: usize, masked: u8) 
     match (u8::try_from(payload_bytes), u16::try_from(payload_bytes)) {
         (Ok(short @ 0..=125), _) => out.put_u8(masked | short),
         (_, Ok(medium)) => {
-            out.put_u8(masked | 126);
+            out.put_u8(masked | MEDIUM);
             out.put_u16(medium);
         }
         _ => {
-            out.put_u8(masked | 127);
+            out.put_u8(masked | LONG);
             out.put_u64(payload_bytes as u64);
         }
     }

@@ -48,7 +48,7 @@ impl Default for Limits {
             joined_bytes_max: 512 * KIB,
             delta_bytes_max: 8 * MIB,
             waiting_bytes_max: 64 * MIB,
-            stall: Duration::from_secs(60),
+            stall: Duration::from_mins(1),
             ping_interval: Duration::from_secs(30),
             drain: Duration::from_millis(800),
             farewell: Duration::from_secs(1),

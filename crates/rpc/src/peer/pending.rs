@@ -88,13 +88,11 @@ pub(super) struct PendingCall {
 
 impl PendingCall {
     pub(super) async fn answer(mut self) -> Answer {
-        match (&mut self.answer).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let reason = self.pending.reason().unwrap_or(CloseReason::Local);
-                Err(CallError::Closed(reason))
-            }
-        }
+        (&mut self.answer).await.unwrap_or_else(|_| {
+            Err(CallError::Closed(
+                self.pending.reason().unwrap_or(CloseReason::Local),
+            ))
+        })
     }
 }
 

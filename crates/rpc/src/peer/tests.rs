@@ -16,7 +16,7 @@ use super::*;
 use crate::frame::{FrameReader, FrameWriter, Inbound, Role};
 
 /// Longer than any wait that ends; a wait that reaches it is a failure.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The kinds of connection a peer can have.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -157,7 +157,9 @@ proptest! {
                 Step::Take(bytes_max) => {
                     let (frames, taken) = queue.take(bytes_max, &limits);
                     prop_assert_eq!(taken.bytes, frames.iter().map(Bytes::len).sum::<usize>());
-                    frames.iter().for_each(|frame| slow.read(frame));
+                    for frame in &frames {
+                        slow.read(frame);
+                    }
                     continue;
                 }
             };
@@ -165,7 +167,9 @@ proptest! {
             queue.push(&message, &limits, crowded);
         }
         let (frames, _) = queue.take(usize::MAX, &limits);
-        frames.iter().for_each(|frame| slow.read(frame));
+        for frame in &frames {
+            slow.read(frame);
+        }
         prop_assert_eq!(queue.totals(), Totals::default());
         // The last event of a thread may have been joined or replaced, so the numbers end equal.
         prop_assert_eq!(slow, fast);
