@@ -96,6 +96,12 @@ impl Duplex {
         }
     }
 
+    /// The two halves, for those who speak frames and no JSON-RPC. A listener no longer counts the
+    /// connection.
+    pub fn into_frames(self) -> (FrameReader, FrameWriter) {
+        (self.reader, self.writer)
+    }
+
     /// Two connected ends in this process. Frames are handed over whole, without any framing.
     pub fn memory() -> (Self, Self) {
         let (left_sends, right_receives) = mpsc::channel(MEMORY_FRAMES_MAX);

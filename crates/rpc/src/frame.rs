@@ -26,9 +26,11 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 pub(crate) use length::LengthDecoder;
 pub(crate) use lines::LinesDecoder;
-pub(crate) use reader::{Decoder, FrameReader};
+pub(crate) use reader::Decoder;
+pub use reader::FrameReader;
 pub(crate) use websocket::{Role, WebSocketDecoder, WebSocketEncoder};
-pub(crate) use writer::{Encoder, FrameWriter, WriteError};
+pub(crate) use writer::Encoder;
+pub use writer::{FrameWriter, WriteError};
 
 /// Frames up to this size are copied out of the read buffer: a small request that waits for its
 /// answer must not keep a whole buffer alive.
@@ -39,7 +41,7 @@ const HEAD_BYTES_KEPT: usize = 64;
 
 /// What a reader found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Inbound {
+pub enum Inbound {
     /// One whole frame.
     Message(Bytes),
     /// A frame above the limit, skipped to its end.
@@ -59,7 +61,7 @@ pub(crate) enum Inbound {
 
 /// Why no further frame can be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FrameError {
+pub enum FrameError {
     /// A websocket message above the limit; the connection is closed with 1009.
     #[error("message exceeds the limit")]
     TooLarge,

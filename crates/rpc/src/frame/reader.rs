@@ -11,8 +11,8 @@ use super::{FrameError, Inbound, LengthDecoder, LinesDecoder, WebSocketDecoder};
 /// One read asks for this much; it is also what an idle connection keeps.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The reading half of a connection.
-pub(crate) struct FrameReader(Source);
+/// The reading half of a connection, for those who need frames and no peer.
+pub struct FrameReader(Source);
 
 enum Source {
     Stream {
@@ -53,7 +53,7 @@ impl FrameReader {
     }
 
     /// The next frame, or `None` at the end. Loses nothing when cancelled.
-    pub(crate) async fn next(&mut self) -> Result<Option<Inbound>, FrameError> {
+    pub async fn next(&mut self) -> Result<Option<Inbound>, FrameError> {
         match &mut self.0 {
             Source::Memory(frames) => Ok(frames.recv().await.map(Inbound::Message)),
             Source::Stream {

@@ -19,8 +19,8 @@ const SHARED_BYTES_MIN: usize = 16 * 1024;
 /// What a connection keeps for the next batch; a rare long frame gives its memory back.
 const TAIL_BYTES_KEPT: usize = 256 * 1024;
 
-/// The writing half of a connection.
-pub(crate) struct FrameWriter(Sink);
+/// The writing half of a connection, for those who need frames and no peer.
+pub struct FrameWriter(Sink);
 
 enum Sink {
     Stream {
@@ -46,7 +46,7 @@ pub(crate) enum Encoder {
 
 /// Why a flush failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
+pub enum WriteError {
     /// Not one byte was taken for the stated time.
     #[error("the peer stopped reading")]
     Stalled,
@@ -74,7 +74,7 @@ impl FrameWriter {
     }
 
     /// Encodes a frame; nothing is written before [`FrameWriter::flush`].
-    pub(crate) fn push(&mut self, frame: Bytes) {
+    pub fn push(&mut self, frame: Bytes) {
         let (encoder, segments, tail) = match &mut self.0 {
             Sink::Memory { waiting, .. } => return waiting.push_back(frame),
             Sink::Stream {
@@ -95,7 +95,7 @@ impl FrameWriter {
     }
 
     /// Encodes a websocket ping; other framings have none.
-    pub(crate) fn push_ping(&mut self) {
+    pub fn push_ping(&mut self) {
         if let Some((encoder, tail)) = self.websocket() {
             encoder.ping(tail);
         }
@@ -109,7 +109,7 @@ impl FrameWriter {
     }
 
     /// Encodes a websocket close frame.
-    pub(crate) fn push_close(&mut self, code: u16, reason: &str) {
+    pub fn push_close(&mut self, code: u16, reason: &str) {
         if let Some((encoder, tail)) = self.websocket() {
             encoder.close(tail, code, reason);
         }
@@ -128,7 +128,7 @@ impl FrameWriter {
 
     /// Writes everything pushed so far. Fails when the other end takes nothing for `stall`; as
     /// long as it takes anything at all, it may take its time.
-    pub(crate) async fn flush(&mut self, stall: Duration) -> Result<(), WriteError> {
+    pub async fn flush(&mut self, stall: Duration) -> Result<(), WriteError> {
         match &mut self.0 {
             Sink::Memory { frames, waiting } => {
                 while let Some(frame) = waiting.pop_front() {
@@ -156,7 +156,7 @@ impl FrameWriter {
     }
 
     /// Tells the other end that no more will come.
-    pub(crate) async fn shutdown(&mut self, stall: Duration) -> Result<(), WriteError> {
+    pub async fn shutdown(&mut self, stall: Duration) -> Result<(), WriteError> {
         if let Sink::Stream { io, .. } = &mut self.0 {
             in_time(stall, io.shutdown()).await??;
         }
