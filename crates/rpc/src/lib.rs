@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 mod duplex;
 mod error;
 mod frame;
