@@ -32,9 +32,11 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod connect;
 mod duplex;
 mod error;
 mod frame;
+pub mod listen;
 mod peer;
 
 pub use duplex::{Duplex, FRAME_BYTES_MAX};

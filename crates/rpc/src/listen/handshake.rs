@@ -1,0 +1,188 @@
+//! One accepted connection, from its first byte to a [`Duplex`] or an HTTP answer.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout};
+
+use super::check::{Policy, RequestHead, Verdict, check};
+use super::socket::{Socket, Stream};
+use super::upgrade::WEBSOCKET_VERSION;
+use super::{HttpResponse, PeerAddr, Site};
+use crate::duplex::Duplex;
+use crate::frame::Role;
+
+/// The least hyper takes for a read buffer; the limit of the head is kept beside it.
+const HTTP_BUFFER_BYTES_MIN: usize = 8192;
+
+/// Enough to see what a client speaks.
+const SNIFFED_BYTES: usize = 1024;
+
+/// Why a handshake ended without an answer. Only ever logged.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandshakeError {
+    #[error("nothing came in time")]
+    Silent,
+    #[error("http failed: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Websocket or HTTP. `None` when the request was plain HTTP and has been answered.
+pub(super) async fn http(
+    socket: Socket,
+    head_time_max: Duration,
+    site: &Site,
+    policy: &Policy,
+    peer: PeerAddr,
+) -> Result<Option<Duplex>, HandshakeError> {
+    let upgrade: Mutex<Option<OnUpgrade>> = Mutex::new(None);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let verdict = judge(&request, policy);
+        if matches!(verdict, Verdict::WebSocket { .. }) {
+            let mut upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner);
+            *upgrade = Some(hyper::upgrade::on(&mut request));
+        }
+        async move { Ok::<_, Infallible>(answer(verdict, request, site, peer).await) }
+    });
+    let head_bytes_max = site.options.head_bytes_max;
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_time_max)
+        .max_header_size(head_bytes_max)
+        .max_buf_size(head_bytes_max.max(HTTP_BUFFER_BYTES_MIN))
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades()
+        .await?;
+    let upgrade = upgrade.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Some(upgrade) = upgrade else {
+        return Ok(None);
+    };
+    Ok(Some(Socket::websocket(upgrade.await?, Role::Server)?))
+}
+
+/// A unix connection: JSON lines or HTTP, by its first byte.
+pub(super) async fn unix(
+    mut stream: UnixStream,
+    site: &Site,
+    policy: &Policy,
+    peer: PeerAddr,
+) -> Result<Option<Duplex>, HandshakeError> {
+    let head_time_max = site.options.head_time_max;
+    let started = Instant::now();
+    let mut first = BytesMut::with_capacity(SNIFFED_BYTES);
+    timeout(head_time_max, stream.read_buf(&mut first))
+        .await
+        .map_err(|_| HandshakeError::Silent)??;
+    let Some(&byte) = first.first() else {
+        return Ok(None);
+    };
+    let socket = Socket::after(first.freeze(), Stream::Unix(stream));
+    if byte == b'{' || byte.is_ascii_whitespace() {
+        return Ok(Some(socket.into_lines()));
+    }
+    let left = head_time_max.saturating_sub(started.elapsed());
+    http(socket, left, site, policy, peer).await
+}
+
+fn judge(request: &Request<Incoming>, policy: &Policy) -> Verdict {
+    let head = RequestHead {
+        method: request.method(),
+        uri: request.uri(),
+        version: request.version(),
+        headers: request.headers(),
+    };
+    check(&head, policy)
+}
+
+async fn answer(
+    verdict: Verdict,
+    request: Request<Incoming>,
+    site: &Site,
+    peer: PeerAddr,
+) -> HttpResponse {
+    let mut response = match verdict {
+        Verdict::WebSocket {
+            accept,
+            subprotocol,
+        } => return switching(&accept, subprotocol),
+        Verdict::Refuse {
+            status,
+            body,
+            detail,
+        } => {
+            site.counters.refused(status);
+            tracing::warn!(%peer, status = status.as_u16(), reason = detail, "request refused");
+            refusal(status, body)
+        }
+        Verdict::Live => text(StatusCode::OK, "ok"),
+        Verdict::Ready if (site.ready)() => text(StatusCode::OK, "ok"),
+        Verdict::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+        Verdict::Plain => match &site.http {
+            Some(handler) => handler(request).await,
+            None => text(StatusCode::BAD_REQUEST, "expected a websocket handshake"),
+        },
+    };
+    // One request per connection: a health check that kept its own would keep one of the few there
+    // are. hyper's switch for this would also write `close` into the answer to an upgrade, which
+    // strict clients take for a refusal.
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+fn text(status: StatusCode, body: &'static str) -> HttpResponse {
+    let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn refusal(status: StatusCode, body: &'static str) -> HttpResponse {
+    let mut response = text(status, body);
+    let headers = response.headers_mut();
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if status == StatusCode::UPGRADE_REQUIRED {
+        let version = HeaderValue::from_static(WEBSOCKET_VERSION);
+        headers.insert(SEC_WEBSOCKET_VERSION, version);
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    }
+    response
+}
+
+fn switching(accept: &str, subprotocol: Option<&'static str>) -> HttpResponse {
+    let Ok(accept) = HeaderValue::from_str(accept) else {
+        // Base64 is always a header value.
+        return text(StatusCode::INTERNAL_SERVER_ERROR, "handshake failed");
+    };
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if let Some(name) = subprotocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
+    }
+    response
+}

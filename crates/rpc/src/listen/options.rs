@@ -1,0 +1,38 @@
+//! What an owner decides about a listener.
+
+use std::time::Duration;
+
+use super::{ConnectionLimit, OwnOrigin, Paths};
+
+/// The configuration of a listener; the defaults are those of the app-server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names besides our own that `Host` may carry: `name` for every port, or `name:port`.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages that may talk to us, exactly as a browser writes them.
+    pub allowed_origins: Vec<String>,
+    /// Whether pages that came from us may.
+    pub own_origin: OwnOrigin,
+    /// Which paths exist.
+    pub paths: Paths,
+    /// How many connections may be open; clones of it count together.
+    pub connections: ConnectionLimit,
+    /// How long a client may take to send the head of its request.
+    pub head_time_max: Duration,
+    /// How long that head may be.
+    pub head_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            own_origin: OwnOrigin::Allowed,
+            paths: Paths::Any,
+            connections: ConnectionLimit::default(),
+            head_time_max: Duration::from_secs(5),
+            head_bytes_max: 16 * 1024,
+        }
+    }
+}
