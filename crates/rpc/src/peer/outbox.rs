@@ -49,10 +49,24 @@ struct State {
     unanswered: usize,
     /// Bytes of messages that were read and wait in [`crate::Incoming`].
     undelivered_bytes: usize,
-    reading_paused: bool,
+    paused: Paused,
     ping: bool,
     pong: Option<Bytes>,
     end: End,
+}
+
+/// Which bounds have stopped reading. Each one stays until its own amount is below half of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Paused {
+    unanswered: bool,
+    unwritten: bool,
+    undelivered: bool,
+}
+
+impl Paused {
+    fn any(self) -> bool {
+        self.unanswered || self.unwritten || self.undelivered
+    }
 }
 
 /// Whether and how the connection is ending.
@@ -131,7 +145,7 @@ impl Outbox {
             state.queue.push_answer(frame);
             self.end_if_too_much(&mut state);
         }
-        let wakes_reader = state.reading_paused;
+        let wakes_reader = state.paused.any();
         drop(state);
         self.work.notify_one();
         if wakes_reader {
@@ -181,7 +195,7 @@ impl Outbox {
     pub(super) fn delivered(&self, bytes: usize) {
         let mut state = self.state();
         state.undelivered_bytes -= bytes;
-        let wakes_reader = state.reading_paused;
+        let wakes_reader = state.paused.any();
         drop(state);
         if wakes_reader {
             self.room.notify_waiters();
@@ -280,15 +294,13 @@ impl Outbox {
             messages, bytes, ..
         } = state.waiting();
         let State {
-            unanswered,
-            reading_paused,
-            ..
+            unanswered, paused, ..
         } = *state;
         Waiting {
             messages,
             bytes,
             unanswered,
-            reading_paused,
+            reading_paused: paused.any(),
         }
     }
 }
@@ -301,16 +313,30 @@ impl State {
         totals
     }
 
-    /// Whether reading is paused, by the rule: stop at a bound, go on at half of it.
+    /// Whether reading is paused, by the rule: stop at a bound, go on below half of it.
     fn update_reading(&mut self, limits: &Limits) -> bool {
-        let reached = |share: usize| {
-            self.unanswered >= limits.unanswered_max / share
-                || self.waiting().answer_bytes >= limits.unwritten_bytes_max / share
-                || self.undelivered_bytes >= limits.unwritten_bytes_max / share
+        if self.end != End::Open {
+            self.paused = Paused::default();
+            return false;
+        }
+        let stops = |paused: bool, amount: usize, bound: usize| {
+            amount >= if paused { bound.div_ceil(2) } else { bound }
         };
-        let ending = self.end != End::Open;
-        self.reading_paused = !ending && reached(if self.reading_paused { 2 } else { 1 });
-        self.reading_paused
+        let bytes_max = limits.unwritten_bytes_max;
+        self.paused = Paused {
+            unanswered: stops(
+                self.paused.unanswered,
+                self.unanswered,
+                limits.unanswered_max,
+            ),
+            unwritten: stops(
+                self.paused.unwritten,
+                self.waiting().answer_bytes,
+                bytes_max,
+            ),
+            undelivered: stops(self.paused.undelivered, self.undelivered_bytes, bytes_max),
+        };
+        self.paused.any()
     }
 
     fn give_up(&mut self, reason: CloseReason) {
