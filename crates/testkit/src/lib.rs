@@ -9,7 +9,7 @@
 //! Nothing here knows a lane, a store or an engine, and nothing here is linked into the product
 //! except by `turnlane demo`. The rules about the source tree itself are in `tests/tidy.rs`.
 //!
-//! ```
+//! ```no_run
 //! use turnlane_testkit::{MockModel, Reply, TempHome, wait};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -20,10 +20,7 @@
 //! let home = TempHome::new()?;
 //! home.use_model(&model.base_url())?;
 //! // ... start a program with home.env(), let it run a turn, then:
-//! # drop(tokio::net::TcpStream::connect(model.address()).await);
-//! # if false {
 //! model.wait_for_requests(1, wait::DEADLINE).await?;
-//! # }
 //! assert!(model.unscripted_requests().is_empty());
 //! # Ok(())
 //! # }

@@ -122,6 +122,8 @@ pub struct Output {
 pub struct TestProcess {
     spec: ProcessSpec,
     child: Child,
+    // Not left in `child`: tokio closes the stdin it finds there as soon as somebody waits.
+    stdin: Option<ChildStdin>,
     pid: Pid,
     stderr: StderrTail,
 }
@@ -141,6 +143,7 @@ impl TestProcess {
         };
         Ok(Self {
             spec,
+            stdin: child.stdin.take(),
             child,
             pid,
             stderr: StderrTail::read(stderr),
@@ -174,7 +177,7 @@ impl TestProcess {
 
     /// The child's stdin, once per start. Dropping it is the child's end of input.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.child.stdin.take()
+        self.stdin.take()
     }
 
     /// The child's stdout, once per start.

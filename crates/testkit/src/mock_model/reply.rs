@@ -151,7 +151,8 @@ impl Reply {
         Self::new(Content::HangUp, "text/plain")
     }
 
-    /// The same answer with one more item, behind the others.
+    /// The same answer with one more item, behind the others. An answer that is not made of items
+    /// stays as it is.
     #[must_use]
     pub fn and(mut self, item: Item) -> Self {
         if let Content::Events { items, .. } = &mut self.content {
