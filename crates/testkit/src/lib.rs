@@ -3,8 +3,9 @@
 //!
 //! Owned here: [`MockModel`], a scripted Responses API on a loopback port; [`TempHome`], a
 //! `TURNLANE_HOME` and a `CODEX_HOME` with nothing of the host in them; [`TestProcess`], a child
-//! with its process group; [`wait`], the only way a test waits. The invariant: whatever a value of
-//! this crate started or wrote is gone when the value is dropped, also when the test panics.
+//! with its process group; [`TestClient`], a JSON-RPC client that sees everything in wire order;
+//! [`wait`], the only way a test waits. The invariant: whatever a value of this crate started or
+//! wrote is gone when the value is dropped, also when the test panics.
 //!
 //! Nothing here knows a lane, a store or an engine, and nothing here is linked into the product
 //! except by `turnlane demo`. The rules about the source tree itself are in `tests/tidy.rs`.
@@ -28,12 +29,14 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod error;
 mod home;
 pub mod mock_model;
 mod process;
 pub mod wait;
 
+pub use client::{Ending, TestClient};
 pub use error::Error;
 pub use home::{MOCK_KEY, MOCK_KEY_VARIABLE, Provider, TempHome};
 pub use mock_model::{MockModel, Reply};

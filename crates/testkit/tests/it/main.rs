@@ -1,13 +1,17 @@
-//! What the test kit can do, shown from outside: over sockets, with processes, on disk.
+//! What the test kit can do, shown from outside: over sockets, with processes, on disk; and what
+//! the JSON-RPC peer does as a process of its own, under bursts and hostile input.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a helper that fails is a failed test, and says where"
 )]
 
+mod burst;
+mod echo;
 mod failures;
 mod gates;
 mod homes;
+mod hostile;
 mod http;
 mod processes;
 mod replies;
