@@ -38,15 +38,10 @@ impl EchoServer {
         };
         let spec = ProcessSpec::new(env!("CARGO_BIN_EXE_rpc_echo")).args(arguments);
         let process = TestProcess::start(spec.env("RUST_BACKTRACE", "1")).unwrap();
-        let mut url = String::new();
-        if over != Over::Stdio {
-            let is_banner = |line: &str| line.starts_with("listening on ");
-            let line = process
-                .wait_for_stderr_line(is_banner, wait::DEADLINE)
-                .await
-                .unwrap();
-            url = line["listening on ".len()..].to_owned();
-        }
+        let url = match over {
+            Over::Stdio => String::new(),
+            _ => announced(&process).await,
+        };
         Self {
             process,
             over,
@@ -82,4 +77,14 @@ impl EchoServer {
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("ws://")
     }
+}
+
+/// Where a listening server says it listens.
+async fn announced(process: &TestProcess) -> String {
+    const BANNER: &str = "listening on ";
+    let is_banner = |line: &str| line.starts_with(BANNER);
+    let line = process
+        .wait_for_stderr_line(is_banner, wait::DEADLINE)
+        .await;
+    line.unwrap()[BANNER.len()..].to_owned()
 }
