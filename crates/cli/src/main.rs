@@ -1,2 +1,44 @@
-//! The command.
-fn main() {}
+//! The `turnlane` command: arguments in, output for people out, nothing else.
+//!
+//! Whatever a command does is done by another crate; this one parses, calls, prints and turns an
+//! error into one readable line and an exit code: 0 done, 1 refused or failed, 2 wrong usage.
+//! Standard output is for results only, so that it can be piped; logs and errors go to standard
+//! error.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod logging;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{AppServerCommand, Args, Command};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match logging::start().and_then(|()| run(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The alternate form joins the whole chain of causes in one line.
+            #[expect(
+                clippy::print_stderr,
+                reason = "the one place where errors reach people"
+            )]
+            {
+                eprintln!("error: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::AppServer(app_server) => match app_server.command {
+            AppServerCommand::GenerateJsonSchema(options) => commands::schema::generate(&options),
+        },
+    }
+}

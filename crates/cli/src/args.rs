@@ -1,0 +1,64 @@
+//! The arguments, and with them what `--help` teaches.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// A durable runtime for coding agents.
+///
+/// Every conversation (a thread) has a lane: a crash-safe queue of turns, run one at a time by an
+/// engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already
+/// have work with it.
+///
+/// This is an early version: it holds the protocol and the JSON-RPC peer that everything else will
+/// stand on. What the commands below do, they do completely.
+#[derive(Debug, Parser)]
+#[command(name = "turnlane", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
+
+Environment:
+  RUST_LOG     what to log on standard error: error, warn (default), info, debug, trace,
+               or by part: RUST_LOG=turnlane_rpc=debug
+  LOG_FORMAT   `json` for one JSON object per line, else text
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The app-server protocol: what clients such as the Codex terminal UI speak
+    AppServer(AppServer),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct AppServer {
+    #[command(subcommand)]
+    pub(crate) command: AppServerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppServerCommand {
+    /// Write the JSON Schema of everything we serve, for those who generate clients
+    ///
+    /// One file per message type and a bundle with all definitions in one. Files of the same names
+    /// are overwritten, others are left alone. The same version always writes the same bytes.
+    GenerateJsonSchema(GenerateJsonSchema),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GenerateJsonSchema {
+    /// The folder to write to; made if it does not exist
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Accepted for scripts that pass it to Codex; our schema always holds everything
+    #[arg(long)]
+    pub(crate) experimental: bool,
+}

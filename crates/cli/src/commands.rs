@@ -1,0 +1,3 @@
+//! What each command does, one file a command.
+
+pub(crate) mod schema;

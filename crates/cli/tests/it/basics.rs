@@ -1,0 +1,132 @@
+//! Version, help, usage errors, logging.
+
+use insta::assert_snapshot;
+
+use super::{shown, turnlane};
+
+#[tokio::test]
+async fn the_version_is_one_line() {
+    assert_snapshot!(shown(turnlane(&["--version"])).await, @"
+    exit 0
+    -- stdout
+    turnlane 0.1.0
+    -- stderr
+    ");
+}
+
+#[tokio::test]
+async fn help_teaches() {
+    assert_snapshot!(shown(turnlane(&["--help"])).await, @"
+    exit 0
+    -- stdout
+    A durable runtime for coding agents.
+
+    Every conversation (a thread) has a lane: a crash-safe queue of turns, run one at a time by an
+    engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already have
+    work with it.
+
+    This is an early version: it holds the protocol and the JSON-RPC peer that everything else will
+    stand on. What the commands below do, they do completely.
+
+    Usage: turnlane <COMMAND>
+
+    Commands:
+      app-server  The app-server protocol: what clients such as the Codex terminal UI speak
+      help        Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Examples:
+      turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
+
+    Environment:
+      RUST_LOG     what to log on standard error: error, warn (default), info, debug, trace,
+                   or by part: RUST_LOG=turnlane_rpc=debug
+      LOG_FORMAT   `json` for one JSON object per line, else text
+
+    Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+    -- stderr
+    ");
+    assert_snapshot!(shown(turnlane(&["app-server", "generate-json-schema", "--help"])).await, @"
+    exit 0
+    -- stdout
+    Write the JSON Schema of everything we serve, for those who generate clients
+
+    One file per message type and a bundle with all definitions in one. Files of the same names are
+    overwritten, others are left alone. The same version always writes the same bytes.
+
+    Usage: turnlane app-server generate-json-schema [OPTIONS] --out <DIR>
+
+    Options:
+      -o, --out <DIR>
+              The folder to write to; made if it does not exist
+
+          --experimental
+              Accepted for scripts that pass it to Codex; our schema always holds everything
+
+      -h, --help
+              Print help (see a summary with '-h')
+    -- stderr
+    ");
+}
+
+#[tokio::test]
+async fn nothing_to_do_shows_help_and_is_wrong_usage() {
+    let shown = shown(turnlane(&[])).await;
+    assert!(shown.starts_with("exit 2\n"), "{shown}");
+    assert!(shown.contains("Usage: turnlane <COMMAND>"), "{shown}");
+}
+
+#[tokio::test]
+async fn wrong_usage_says_what_to_do() {
+    assert_snapshot!(shown(turnlane(&["app-serve"])).await, @"
+    exit 2
+    -- stdout
+    -- stderr
+    error: unrecognized subcommand 'app-serve'
+
+      tip: a similar subcommand exists: 'app-server'
+
+    Usage: turnlane <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(shown(turnlane(&["app-server", "generate-json-schema"])).await, @"
+    exit 2
+    -- stdout
+    -- stderr
+    error: the following required arguments were not provided:
+      --out <DIR>
+
+    Usage: turnlane app-server generate-json-schema --out <DIR>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[tokio::test]
+async fn a_bad_log_setting_is_named() {
+    let help = [
+        "app-server",
+        "generate-json-schema",
+        "--out",
+        "/dev/null/no",
+    ];
+    assert_snapshot!(shown(turnlane(&help).env("LOG_FORMAT", "xml")).await, @"
+    exit 1
+    -- stdout
+    -- stderr
+    error: LOG_FORMAT is neither `json` nor `text`: xml
+    ");
+    assert_snapshot!(shown(turnlane(&help).env("RUST_LOG", "a=b=c")).await, @r#"
+    exit 1
+    -- stdout
+    -- stderr
+    error: RUST_LOG is not a log filter: a=b=c: error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5
+    "#);
+}

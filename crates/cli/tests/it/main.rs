@@ -1,0 +1,29 @@
+//! The `turnlane` binary as a person meets it.
+
+mod basics;
+mod schema;
+
+use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
+
+/// The binary with these arguments, in an empty environment.
+fn turnlane(arguments: &[&str]) -> ProcessSpec {
+    ProcessSpec::new(env!("CARGO_BIN_EXE_turnlane")).args(arguments.iter().copied())
+}
+
+async fn run(spec: ProcessSpec) -> Output {
+    TestProcess::run(spec, wait::DEADLINE).await.unwrap()
+}
+
+/// Exit code, standard output and standard error as one text.
+async fn shown(spec: ProcessSpec) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr_tail,
+    } = run(spec).await;
+    let code = status
+        .code()
+        .map_or("signal".to_owned(), |code| code.to_string());
+    let stdout = String::from_utf8(stdout).unwrap();
+    format!("exit {code}\n-- stdout\n{stdout}-- stderr\n{stderr_tail}")
+}
