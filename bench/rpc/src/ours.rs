@@ -40,7 +40,7 @@ impl Link {
 
 pub(crate) struct Server {
     /// The server's runtime, on its own thread.
-    server: Handle,
+    serving: Handle,
     client: Runtime,
     socket: PathBuf,
     url: String,
@@ -59,7 +59,7 @@ fn params() -> String {
 impl Server {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let server = runtime.handle().clone();
+        let serving = runtime.handle().clone();
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("run/bench.sock");
         let (unix, websocket) = runtime.block_on(async {
@@ -78,7 +78,7 @@ impl Server {
         thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
         let client = Builder::new_current_thread().enable_all().build()?;
         Ok(Self {
-            server,
+            serving,
             client,
             socket,
             url,
@@ -91,7 +91,7 @@ impl Server {
         Ok(match link {
             Link::Memory => {
                 let (near, far) = Duplex::memory();
-                self.server.spawn(serve(far));
+                self.serving.spawn(serve(far));
                 near
             }
             Link::Unix => connect::connect_unix_lines(&self.socket, &options).await?,

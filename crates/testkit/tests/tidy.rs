@@ -34,6 +34,11 @@ async fn crates_depend_only_on_those_above_them() {
 }
 
 #[tokio::test]
+async fn no_banned_crate_is_in_the_tree() {
+    none(&edges::banned(&Tree::load().await));
+}
+
+#[tokio::test]
 async fn every_crate_takes_the_lints_of_the_workspace() {
     none(&edges::without_lints(&Tree::load().await));
 }

@@ -1,5 +1,10 @@
 //! The `turnlane` binary as a person meets it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a failed test, and says where"
+)]
+
 mod basics;
 mod schema;
 

@@ -76,6 +76,13 @@ const ALL: &[&str] = &[
     "turnlane-testkit",
 ];
 
+/// Benchmarks measure whatever they like; nobody builds upon them.
+const BENCHMARK_PREFIX: &str = "turnlane-bench-";
+
+/// Crates that must not come into the tree by somebody's default feature: one TLS provider, ring,
+/// is enough.
+const BANNED: &[&str] = &["openssl-sys", "aws-lc-sys"];
+
 /// Further edges of tests. Any crate's tests may use the test kit.
 const ALLOWED_IN_TESTS: &[(&str, &str)] = &[];
 
@@ -142,10 +149,16 @@ fn read(metadata: &Value) -> Workspace {
 }
 
 pub(crate) fn wrong_edges(workspace: &Workspace) -> Vec<String> {
-    let unknown = |package: &&String| !ALLOWED.iter().any(|(known, _)| known == package);
+    let is_benchmark = |package: &str| package.starts_with(BENCHMARK_PREFIX);
+    let unknown = |package: &&String| {
+        !is_benchmark(package) && !ALLOWED.iter().any(|(known, _)| known == package)
+    };
     let unknown = workspace.packages.iter().filter(unknown);
     let unknown = unknown.map(|package| format!("{package} is not in the table of crates"));
     let allowed = |edge: &Edge| {
+        if is_benchmark(&edge.from) {
+            return !is_benchmark(&edge.to);
+        }
         let below = ALLOWED.iter().find(|(from, _)| *from == edge.from);
         below.is_some_and(|(_, to)| to.contains(&edge.to.as_str()))
     };
@@ -169,7 +182,9 @@ pub(crate) fn wrong_edges(workspace: &Workspace) -> Vec<String> {
 }
 
 pub(crate) fn without_lints(tree: &Tree) -> Vec<String> {
-    let is_member = |path: &str| path.starts_with("crates/") && path.ends_with("/Cargo.toml");
+    let is_member = |path: &str| {
+        (path.starts_with("crates/") || path.starts_with("bench/")) && path.ends_with("/Cargo.toml")
+    };
     let takes_lints = |text: &str| {
         text.contains("[lints]\nworkspace = true") || text.contains("lints.workspace = true")
     };
@@ -177,6 +192,16 @@ pub(crate) fn without_lints(tree: &Tree) -> Vec<String> {
     let without = members.filter(|file| !takes_lints(&file.text));
     without
         .map(|file| format!("{} lacks `lints.workspace = true`", file.path))
+        .collect()
+}
+
+/// Banned crates in the lock file.
+pub(crate) fn banned(tree: &Tree) -> Vec<String> {
+    let lock = tree.text("Cargo.lock").unwrap_or_default();
+    let is_locked = |name: &&&str| lock.contains(&format!("\nname = \"{name}\"\n"));
+    let banned = BANNED.iter().filter(is_locked);
+    banned
+        .map(|name| format!("{name} is banned from the tree; see deny.toml"))
         .collect()
 }
 
@@ -188,6 +213,21 @@ mod tests {
     fn complaints(package: &str, dependency: &Value) -> Vec<String> {
         let package = json!({"name": package, "dependencies": [dependency]});
         wrong_edges(&read(&json!({"packages": [package]})))
+    }
+
+    #[test]
+    fn a_banned_crate_is_reported() {
+        let lock = "[[package]]\nname = \"aws-lc-sys\"\nversion = \"1.0.0\"\n";
+        assert_eq!(banned(&Tree::of([("Cargo.lock", lock)])).len(), 1);
+        assert!(banned(&Tree::of([("Cargo.lock", "name = \"ring\"\n")])).is_empty());
+    }
+
+    #[test]
+    fn a_benchmark_may_use_anything_and_nothing_may_use_it() {
+        let rpc = json!({"name": "turnlane-rpc", "path": "/x", "kind": null});
+        assert!(complaints("turnlane-bench-rpc", &rpc).is_empty());
+        let bench = json!({"name": "turnlane-bench-rpc", "path": "/x", "kind": null});
+        assert_eq!(complaints("turnlane-cli", &bench).len(), 1);
     }
 
     #[test]

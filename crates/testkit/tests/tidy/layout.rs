@@ -36,7 +36,9 @@ fn names(text: &str, module: &str) -> bool {
 /// Files that cargo would make test binaries of their own.
 pub(crate) fn stray_binaries(tree: &Tree) -> Vec<String> {
     let stray = |path: &str| {
-        let (_, inside) = path.strip_prefix("crates/")?.split_once("/tests/")?;
+        // Only `tests/` beside `src/` makes binaries; a module in `src/` may be called tests too.
+        let (_, inside) = path.strip_prefix("crates/")?.split_once('/')?;
+        let inside = inside.strip_prefix("tests/")?;
         let binary = match inside.split_once('/') {
             None => true,
             Some((folder, file)) => folder != "it" && file == "main.rs",

@@ -1,3 +1,5 @@
+//! Good tokens, and every way in which one is not.
+
 use serde_json::{Value, json};
 
 use super::*;
