@@ -1,4 +1,4 @@
-//! The files of the repository, as git lists them.
+//! The files of the repository, as git lists them or, without git, as they lie there.
 //!
 //! Untracked files that are not ignored are included, so a rule fails before the commit and not
 //! after it. Files that are not text are known by name only.
@@ -21,32 +21,18 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) async fn load() -> Self {
-        let arguments = [
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ];
-        let spec = host_program("git").args(arguments).current_dir(root());
-        let output = TestProcess::run(spec, DEADLINE).await.unwrap();
-        assert!(
-            output.status.success(),
-            "git ls-files: {}",
-            output.stderr_tail
-        );
-        let listed = String::from_utf8(output.stdout).unwrap();
-        let read = |path: &str| {
-            let bytes = std::fs::read(root().join(path)).ok()?;
-            Some(File {
-                path: path.to_owned(),
-                text: String::from_utf8(bytes).unwrap_or_default(),
-            })
+        let paths = match listed_by_git().await {
+            Some(paths) => paths,
+            None => found_below(&root(), ""),
         };
-        let paths = listed.split('\0').filter(|path| !path.is_empty());
+        let read = |path: String| {
+            let bytes = std::fs::read(root().join(&path)).ok()?;
+            let text = String::from_utf8(bytes).unwrap_or_default();
+            Some(File { path, text })
+        };
         // A tracked file that was deleted and not committed is no longer part of the tree.
-        let files: Vec<_> = paths.filter_map(read).collect();
-        assert!(!files.is_empty(), "git lists no files");
+        let files: Vec<_> = paths.into_iter().filter_map(read).collect();
+        assert!(!files.is_empty(), "the tree has no files");
         Self { files }
     }
 
@@ -91,6 +77,39 @@ impl Tree {
         };
         self.files.iter().filter(is_rust)
     }
+}
+
+/// `None` without git, or in an unpacked archive.
+async fn listed_by_git() -> Option<Vec<String>> {
+    let arguments = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let spec = host_program("git").args(arguments).current_dir(root());
+    let output = TestProcess::run(spec, DEADLINE).await.ok()?;
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let paths = listed.split('\0').filter(|path| !path.is_empty());
+    let paths: Vec<_> = paths.map(str::to_owned).collect();
+    (output.status.success() && !paths.is_empty()).then_some(paths)
+}
+
+/// All files below `folder` but what is built there; `prefix` is its path in the tree.
+fn found_below(folder: &Path, prefix: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if entry.file_type().unwrap().is_file() {
+            paths.push(path);
+        } else if !["target", ".git"].contains(&name.as_str()) {
+            paths.extend(found_below(&entry.path(), &format!("{path}/")));
+        }
+    }
+    paths
 }
 
 /// The repository.
