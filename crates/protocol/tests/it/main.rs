@@ -7,6 +7,7 @@
 )]
 
 mod approval;
+mod documents;
 mod envelope;
 mod example;
 mod handshake;
