@@ -50,7 +50,7 @@ use pending::{Pending, PendingCall};
 use read::Reading;
 use write::Writing;
 
-use crate::duplex::Duplex;
+use crate::duplex::{Duplex, Kind};
 use crate::error::{CallError, CloseReason};
 
 /// Messages that were read and wait to be taken. When this many wait, reading waits.
@@ -145,10 +145,16 @@ impl Peer {
         );
         let closing = Arc::clone(&core);
         tokio::spawn(async move {
-            reading.run().await;
+            let mut rest = reading.run().await;
             // The writer's own panic would be a bug; the callers are released all the same.
             let _ = writing.await;
             closing.end(&CloseReason::Local);
+            if kind == Kind::WebSocket {
+                // A socket closed on unread bytes is reset, and the other side may lose the close
+                // frame that says why. So what it still sends is taken until it closes too.
+                let _ = timeout(closing.outbox.limits.farewell, rest.discard()).await;
+            }
+            drop(rest);
             drop(permit);
             closing.closed.cancel();
         });

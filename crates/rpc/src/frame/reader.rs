@@ -74,6 +74,20 @@ impl FrameReader {
             },
         }
     }
+
+    /// Reads to the end of the connection and forgets what it reads.
+    pub(crate) async fn discard(&mut self) {
+        match &mut self.0 {
+            Source::Memory(frames) => while frames.recv().await.is_some() {},
+            Source::Stream { io, buffer, .. } => loop {
+                buffer.clear();
+                buffer.reserve(READ_BYTES);
+                if !io.read_buf(buffer).await.is_ok_and(|count| count > 0) {
+                    return;
+                }
+            },
+        }
+    }
 }
 
 impl Decoder {

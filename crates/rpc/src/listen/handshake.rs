@@ -65,6 +65,8 @@ pub(super) async fn http(
     let head_bytes_max = site.options.head_bytes_max;
     http1::Builder::new()
         .timer(TokioTimer::new())
+        // A client that ends its output right after the request still wants the answer.
+        .half_close(true)
         .header_read_timeout(head_time_max)
         .max_header_size(head_bytes_max)
         .max_buf_size(head_bytes_max.max(HTTP_BUFFER_BYTES_MIN))

@@ -27,27 +27,35 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads until the connection ends, then says how it ended.
-    pub(super) async fn run(mut self) {
+    /// Reads until the connection ends, says how it ended, and gives back what it read from.
+    pub(super) async fn run(mut self) -> FrameReader {
         let core = Arc::clone(&self.core);
         let outbox = &core.outbox;
         let reason = tokio::select! {
             reason = self.read() => reason,
             // The writer has failed or given up: nothing read now could be answered.
-            () = outbox.over() => return,
+            () = outbox.over() => return self.frames,
         };
-        match (self.kind, reason) {
+        // Whoever takes messages learns of the end at once.
+        let Self {
+            frames,
+            inbox,
+            kind,
+            ..
+        } = self;
+        drop(inbox);
+        match (kind, reason) {
             // End of file on a stream says only that no more requests come: the last ones are
             // answered, as whoever wrote `echo … | turnlane app-server` expects.
             (Kind::Stream, CloseReason::Remote) => {
                 core.pending.end(&CloseReason::Remote);
-                drop(self);
                 outbox.drain(CloseReason::Remote, true);
                 let _ = timeout(outbox.limits.drain, outbox.over()).await;
                 outbox.give_up(CloseReason::Remote);
             }
             (_, reason) => outbox.give_up(reason),
         }
+        frames
     }
 
     async fn read(&mut self) -> CloseReason {

@@ -158,6 +158,20 @@ async fn a_head_above_16_kib_gets_431() {
     assert_eq!(served.ask("GET /healthz", &many).await.status, 431);
 }
 
+// Whether the end of input is seen before the answer is written is a race; so many times.
+#[tokio::test]
+async fn a_client_that_ends_its_output_gets_its_answer() {
+    let served = Served::with_token(Options::default());
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(served.addr()).await.unwrap();
+        let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", served.addr());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_http_gets_400() {
     let served = Served::start(open_to_all(Options::default()));

@@ -8,5 +8,6 @@
 
 mod auth;
 mod connect;
+mod independent;
 mod listen;
 mod support;

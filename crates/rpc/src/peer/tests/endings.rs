@@ -172,11 +172,11 @@ async fn a_silent_websocket_is_pinged_and_then_closed() {
         Some(Inbound::Ping(Bytes::new()))
     );
     assert_eq!(raw.reader.next().await.unwrap(), Some(Inbound::Close(1001)));
+    assert_eq!(start.elapsed().as_secs(), 90);
     assert_eq!(
         within("the end", server.closed()).await,
         CloseReason::Silent
     );
-    assert_eq!(start.elapsed().as_secs(), 90);
 }
 
 #[tokio::test]
@@ -212,4 +212,32 @@ async fn garbage_instead_of_websocket_frames_closes_with_1002() {
         within("the end", server.closed()).await,
         CloseReason::Protocol(_)
     ));
+}
+
+/// A client in the middle of a message that is too long still learns why it is cut off: the server
+/// goes on taking bytes for a moment, so that the system does not reset the connection.
+#[tokio::test]
+async fn a_close_frame_reaches_a_client_that_is_still_writing() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    let (reader, writer) = server.into_split();
+    let duplex = Duplex::websocket(Role::Server, &[], reader, writer);
+    let server = echo_server(duplex, PeerOptions::default());
+    let (reader, mut writer) = client.into_split();
+    let writing = tokio::spawn(async move {
+        let mut announced = b"\x81\xff".to_vec();
+        announced.extend_from_slice(&(1u64 << 40).to_be_bytes());
+        announced.resize(8 << 20, b'x');
+        // Fails as soon as the other side has closed, which is what this is about.
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut writer, &announced).await;
+        writer
+    });
+    within("the server to close", server.core().outbox.over()).await;
+    let _writer = within("the write to end", writing).await.unwrap();
+    let mut reader = Duplex::websocket(Role::Client, &[], reader, tokio::io::sink()).reader;
+    let end = within("the close frame", reader.next()).await;
+    assert_eq!(end.unwrap(), Some(Inbound::Close(1009)));
 }
