@@ -177,3 +177,15 @@ impl Inbox {
         &self.peer
     }
 }
+
+impl Drop for Inbox {
+    /// What nobody will take any more no longer counts as waiting: the connection may live on, and
+    /// its calls with it. The requests among it are answered by their responders.
+    fn drop(&mut self) {
+        self.messages.close();
+        while let Ok((message, bytes)) = self.messages.try_recv() {
+            drop(message);
+            self.peer.core().outbox.delivered(bytes);
+        }
+    }
+}

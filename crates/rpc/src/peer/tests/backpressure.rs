@@ -313,3 +313,21 @@ async fn a_caller_waits_while_too_much_of_its_own_is_unwritten() {
         assert_eq!(within("the answer", call).await.unwrap().unwrap(), n);
     }
 }
+
+#[tokio::test]
+async fn messages_that_nobody_will_take_do_not_stop_the_calls() {
+    let (server, client) = Link::Lines.connected();
+    let limits = Limits {
+        unwritten_bytes_max: 10_000,
+        ..Limits::default()
+    };
+    let (client, inbox) = Peer::start(client, with(limits));
+    let server = echo_server(server, PeerOptions::default());
+    for _ in 0..20 {
+        server.tell("note", &"x".repeat(1000)).unwrap();
+    }
+    within("reading to pause", full(&client)).await;
+    drop(inbox);
+    let answer = within("the answer", client.call::<Value>("echo", &1)).await;
+    assert_eq!(answer.unwrap(), 1);
+}
