@@ -200,8 +200,15 @@ impl TestProcess {
     }
 
     /// Stops the child with `SIGSTOP`, as a debugger or a machine that hangs would.
+    ///
+    /// None of its threads runs any more when this returns: the signal alone would let one on
+    /// another processor go on for a moment. The child may also have ended instead.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::Pid(self.pid), options)
+            .map(drop)
+            .map_err(Error::doing(format!("see {} stopped", self.name())))
     }
 
     /// Lets a stopped child go on.
