@@ -31,18 +31,16 @@ pub struct BadRequestId;
 impl RequestId {
     /// Reads an id from the raw JSON text of the `id` member.
     pub fn from_raw(raw: &str) -> Result<Self, BadRequestId> {
-        let first = raw.bytes().next().ok_or(BadRequestId)?;
-        if first == b'"' {
+        if raw.starts_with('"') {
             return Ok(Self(Repr::Raw(raw.into())));
         }
-        let is_integer = raw
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'-');
-        let value: i64 = raw.parse().map_err(|_| BadRequestId)?;
-        match is_integer {
-            true if value == 0 && first == b'-' => Ok(Self(Repr::Raw(raw.into()))),
-            true => Ok(Self(Repr::Integer(value))),
-            false => Err(BadRequestId),
+        match raw.parse() {
+            // A sign that JSON does not have.
+            Ok(_) if raw.starts_with('+') => Err(BadRequestId),
+            // The one integer with two spellings in JSON.
+            Ok(0) if raw != "0" => Ok(Self(Repr::Raw(raw.into()))),
+            Ok(value) => Ok(Self(Repr::Integer(value))),
+            Err(_) => Err(BadRequestId),
         }
     }
 
