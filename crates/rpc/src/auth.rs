@@ -29,7 +29,6 @@ pub use signed::{CLOCK_SKEW_DEFAULT, SHARED_SECRET_BYTES_MIN, SignedBearerToken}
 pub use token_file::{ensure_token_file, read_token_file};
 
 pub(crate) use bearer::{SUBPROTOCOL, admit, subprotocols};
-pub(crate) use token_file::{create_private_dir, random_name};
 
 /// How a websocket listener knows its clients.
 #[derive(Clone, Debug)]

@@ -27,10 +27,12 @@ pub enum CallError {
     Closed(#[source] CloseReason),
 
     /// The answer was longer than a frame may be and was skipped; the connection goes on.
-    #[error("the answer of {bytes} bytes exceeds the limit")]
+    #[error("the answer of {bytes} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// Its length.
         bytes: u64,
+        /// The longest frame the connection reads.
+        limit: usize,
     },
 
     /// The params cannot be written as JSON. Nothing was sent.

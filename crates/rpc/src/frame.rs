@@ -11,10 +11,10 @@
 //!
 //! What is in a frame is nobody's business here.
 //!
-//! Websocket framing is our own although good crates exist: those we tried end the stream at the
-//! first text message that is not UTF-8 or is too long, where our contract asks for an answer and
-//! a connection that goes on, and their two halves share a lock, where a stuck write must never
-//! delay a read. The tests speak to an independent implementation.
+//! Websocket framing is our own although good crates exist: tokio-tungstenite (0.29) ends its stream
+//! at the first text message that is not UTF-8 or is too long, where we owe an answer and a
+//! connection that goes on, and its two halves share a lock, where a stuck write must never delay a
+//! read. The tests speak to it as an independent implementation.
 
 mod length;
 mod lines;
@@ -45,18 +45,24 @@ pub enum Inbound {
     /// One whole frame.
     Message(Bytes),
     /// A frame above the limit, skipped to its end.
-    TooLarge {
-        /// Its length.
-        bytes: u64,
-        /// Its first bytes.
-        head: Bytes,
-    },
+    TooLarge(TooLarge),
     /// A websocket ping; wants a pong with the same bytes.
     Ping(Bytes),
     /// A sign of life without content: a pong, or a binary message, which is ignored.
     Alive,
     /// A websocket close frame with its code.
     Close(u16),
+}
+
+/// A frame that was too long to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Its length.
+    pub bytes: u64,
+    /// The longest frame this connection reads.
+    pub limit: usize,
+    /// Its first bytes.
+    pub head: Bytes,
 }
 
 /// Why no further frame can be read.
@@ -100,11 +106,13 @@ impl Skipped {
         buffer.advance(count);
     }
 
-    fn report(self) -> Inbound {
-        Inbound::TooLarge {
+    fn report(self, limit: usize) -> Inbound {
+        let head = self.head.freeze();
+        Inbound::TooLarge(TooLarge {
             bytes: self.bytes,
-            head: self.head.freeze(),
-        }
+            limit,
+            head,
+        })
     }
 }
 

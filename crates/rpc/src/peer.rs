@@ -45,7 +45,7 @@ pub use limits::Limits;
 pub use outbox::Waiting;
 pub use outgoing::{LagNotice, Outgoing, Scope, Stream};
 
-use outbox::Outbox;
+use outbox::{Outbox, Until};
 use pending::{Pending, PendingCall};
 use read::Reading;
 use write::Writing;
@@ -109,7 +109,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.core.outbox.drain(CloseReason::Local, false);
+        self.core.outbox.drain(CloseReason::Local, Until::Written);
     }
 }
 
@@ -232,7 +232,7 @@ impl Peer {
 
     /// Closes the connection in order: what waits is written first.
     pub fn close(&self) {
-        self.core().outbox.drain(CloseReason::Local, false);
+        self.core().outbox.drain(CloseReason::Local, Until::Written);
     }
 
     /// Resolves when the connection is closed and its tasks are gone, with the reason.

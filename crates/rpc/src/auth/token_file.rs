@@ -1,14 +1,12 @@
 //! Files that hold one secret line: read with care, made on first start.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-
 use super::{AuthError, Secret};
+use crate::private_path::{create_private_dir, folder_of, random_name, random_text};
 
 const TOKEN_BYTES: usize = 32;
 /// A longer file is no token and no secret but a mistaken path.
@@ -77,13 +75,10 @@ pub fn ensure_token_file(path: &Path) -> Result<Secret, AuthError> {
 
 /// Fails with `AlreadyExists` when the file is there.
 fn create(path: &Path) -> io::Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = folder_of(path);
     create_private_dir(directory)?;
     let draft = directory.join(random_name()?);
-    let result = write_new(&draft, &random_token()?)
+    let result = write_new(&draft, &random_text::<TOKEN_BYTES>()?)
         // A link, not a rename: a rename would replace the token of a process that was faster.
         .and_then(|()| fs::hard_link(&draft, path));
     let cleaned = fs::remove_file(&draft);
@@ -101,26 +96,10 @@ fn write_new(path: &Path, token: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn random_token() -> io::Result<String> {
-    let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
-}
-
-/// A hidden name nobody else has taken: short, because a socket's path may be.
-pub(crate) fn random_name() -> io::Result<String> {
-    let mut bytes = [0; 6];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(format!(".{}", BASE64_URL_SAFE_NO_PAD.encode(bytes)))
-}
-
-/// Makes a directory only we may enter, parents included; one that exists stays as it is.
-pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
     use std::collections::HashSet;
     use std::os::unix::fs::PermissionsExt as _;
     use std::sync::Barrier;

@@ -44,6 +44,8 @@ impl LengthDecoder {
         if *left > 0 {
             return None;
         }
-        self.skipping.take().map(|(skipped, _)| skipped.report())
+        self.skipping
+            .take()
+            .map(|(skipped, _)| skipped.report(self.frame_bytes_max))
     }
 }

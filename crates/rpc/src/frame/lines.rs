@@ -51,7 +51,7 @@ impl LinesDecoder {
         if self.skipping.is_some() || line_bytes > self.frame_bytes_max {
             let mut skipped = self.skipping.take().unwrap_or_default();
             skipped.discard(buffer, line_bytes);
-            return Some(skipped.report());
+            return Some(skipped.report(self.frame_bytes_max));
         }
         if buffer[..line_bytes].trim_ascii().is_empty() {
             buffer.advance(line_bytes);

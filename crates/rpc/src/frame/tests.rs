@@ -111,10 +111,11 @@ proptest! {
     ) {
         let long = Bytes::from(vec![b'x'; LIMIT + excess]);
         let frames = ["before".into(), long.clone(), "after".into()];
-        let skipped = Inbound::TooLarge {
+        let skipped = Inbound::TooLarge(TooLarge {
             bytes: long.len() as u64,
+            limit: LIMIT,
             head: long.slice(..HEAD_BYTES_KEPT),
-        };
+        });
         let expected = [message("before"), skipped, message("after")];
         for framing in [Framing::Lines, Framing::Length, Framing::ToClient] {
             prop_assert_eq!(&passed_through(framing, &frames, &pieces)[..], &expected[..], "{:?}", framing);

@@ -205,7 +205,7 @@ impl WebSocketDecoder {
             return None;
         }
         match self.partial.take() {
-            Some(Partial::TooLarge(skipped)) => Some(skipped.report()),
+            Some(Partial::TooLarge(skipped)) => Some(skipped.report(self.frame_bytes_max)),
             _ => Some(Inbound::Alive),
         }
     }

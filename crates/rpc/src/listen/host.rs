@@ -58,7 +58,7 @@ pub(super) fn origin_is_allowed(policy: &Policy, headers: &HeaderMap, host: Opti
 
 /// The value of a header that is there exactly once. Of two, a proxy and we might each take
 /// another one.
-fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+pub(super) fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)

@@ -24,7 +24,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::ListenError;
-use crate::auth::{create_private_dir, random_name};
+use crate::private_path::{create_private_dir, folder_of, random_name};
 
 /// Who does not answer in this time is slow, not dead.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -61,10 +61,7 @@ impl UnixSocket {
             let path = path.to_owned();
             return Err(ListenError::PathTooLong { path });
         }
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = folder_of(path);
         create_private_dir(directory).map_err(fail)?;
         let staging = Staging::create_in(directory).map_err(fail)?;
         check_directory(directory, staging.uid).map_err(fail)??;

@@ -9,6 +9,8 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Version};
 use sha1::{Digest as _, Sha1};
 
+use super::host::only;
+
 /// What every server appends to the key before hashing it.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub(crate) const WEBSOCKET_VERSION: &str = "13";
@@ -43,7 +45,7 @@ pub(super) fn upgrade(method: &Method, version: Version, headers: &HeaderMap) ->
     if headers.contains_key(TRANSFER_ENCODING) || !matches!(body_length, None | Some(b"0")) {
         return Upgrade::Malformed("websocket handshakes have no body");
     }
-    if only(headers, SEC_WEBSOCKET_VERSION) != Some(WEBSOCKET_VERSION.as_bytes()) {
+    if only(headers, SEC_WEBSOCKET_VERSION) != Some(WEBSOCKET_VERSION) {
         return Upgrade::WrongVersion;
     }
     let key = only(headers, SEC_WEBSOCKET_KEY).unwrap_or_default();
@@ -54,7 +56,7 @@ pub(super) fn upgrade(method: &Method, version: Version, headers: &HeaderMap) ->
         return Upgrade::Malformed("Sec-WebSocket-Key must be 16 bytes in base64");
     }
     Upgrade::WebSocket {
-        accept: accept_key(key),
+        accept: accept_key(key.as_bytes()),
     }
 }
 
@@ -75,12 +77,6 @@ pub(crate) fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> b
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .any(|word| word.trim_ascii().eq_ignore_ascii_case(token))
-}
-
-fn only(headers: &HeaderMap, name: HeaderName) -> Option<&[u8]> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?.as_bytes();
-    values.next().is_none().then_some(value)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub struct Limits {
     /// At this many unanswered requests reading stops until half of them are answered.
     pub unanswered_max: usize,
     /// At this many bytes of unwritten answers reading stops until half of them are written. The
-    /// same bound holds for messages that were read and not yet taken from [`crate::Incoming`].
+    /// same bound holds for messages that were read and not yet taken from the [`crate::Inbox`].
     pub unwritten_bytes_max: usize,
     /// Above this many waiting messages deltas are joined and states replaced.
     pub crowded_messages: usize,

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::queue::{Queue, Totals};
+use self::queue::{Queue, Reader, Totals};
 use super::limits::Limits;
 use super::outgoing::Outgoing;
 use crate::error::CloseReason;
@@ -47,7 +47,7 @@ struct State {
     /// What the writer holds: taken from the queue, not yet written.
     in_flight: Totals,
     unanswered: usize,
-    /// Bytes of messages that were read and wait in [`crate::Incoming`].
+    /// Bytes of messages that were read and wait in the [`crate::Inbox`].
     undelivered_bytes: usize,
     paused: Paused,
     ping: bool,
@@ -74,11 +74,19 @@ impl Paused {
 enum End {
     #[default]
     Open,
-    /// What waits is written, then the connection is closed. With `answers`, requests that are
-    /// still unanswered are waited for too.
-    Draining { reason: CloseReason, answers: bool },
+    /// The last is written, then the connection is closed.
+    Draining { reason: CloseReason, until: Until },
     /// Nothing more is written but the close frame.
     Over(CloseReason),
+}
+
+/// What is still written before a connection is closed in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// What waits.
+    Written,
+    /// That, and the answers to all requests that were read.
+    Answered,
 }
 
 /// What the writer does next.
@@ -162,7 +170,12 @@ impl Outbox {
         let waiting = state.waiting();
         let crowded = waiting.messages > self.limits.crowded_messages
             || waiting.bytes > self.limits.crowded_bytes;
-        state.queue.push(message, &self.limits, crowded);
+        let reader = if crowded {
+            Reader::IsBehind
+        } else {
+            Reader::KeepsUp
+        };
+        state.queue.push(message, &self.limits, reader);
         self.end_if_too_much(&mut state);
         drop(state);
         self.work.notify_one();
@@ -170,8 +183,7 @@ impl Outbox {
 
     fn end_if_too_much(&self, state: &mut State) {
         if state.waiting().bytes > self.limits.waiting_bytes_max {
-            state.give_up(CloseReason::SlowConsumer);
-            self.over.cancel();
+            self.end(state, CloseReason::SlowConsumer);
         }
     }
 
@@ -186,12 +198,12 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Counts what was handed to [`crate::Incoming`].
+    /// Counts what was put into the [`crate::Inbox`].
     pub(super) fn undelivered(&self, bytes: usize) {
         self.state().undelivered_bytes += bytes;
     }
 
-    /// Counts what was taken from [`crate::Incoming`].
+    /// Counts what was taken from the [`crate::Inbox`].
     pub(super) fn delivered(&self, bytes: usize) {
         let mut state = self.state();
         state.undelivered_bytes -= bytes;
@@ -247,8 +259,7 @@ impl Outbox {
                     return Work::Write { ping, pong, frames };
                 }
                 if let Some(reason) = state.drained() {
-                    state.end = End::Over(reason.clone());
-                    self.over.cancel();
+                    self.end(&mut state, reason.clone());
                     return Work::Close(reason);
                 }
             }
@@ -264,11 +275,11 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Writes what waits, then ends. With `answers`, also what is still to be answered.
-    pub(super) fn drain(&self, reason: CloseReason, answers: bool) {
+    /// Writes what is to be written, then ends.
+    pub(super) fn drain(&self, reason: CloseReason, until: Until) {
         let mut state = self.state();
         if matches!(state.end, End::Open) {
-            state.end = End::Draining { reason, answers };
+            state.end = End::Draining { reason, until };
         }
         drop(state);
         self.work.notify_one();
@@ -277,7 +288,12 @@ impl Outbox {
 
     /// Ends without writing what waits.
     pub(super) fn give_up(&self, reason: CloseReason) {
-        self.state().give_up(reason);
+        self.end(&mut self.state(), reason);
+    }
+
+    /// The one way to the end: whoever waits here, for whatever, is woken.
+    fn end(&self, state: &mut State, reason: CloseReason) {
+        state.give_up(reason);
         self.over.cancel();
         self.work.notify_one();
         self.room.notify_waiters();
@@ -351,7 +367,7 @@ impl State {
 
     fn drained(&self) -> Option<CloseReason> {
         match &self.end {
-            End::Draining { reason, answers } if !answers || self.unanswered == 0 => {
+            End::Draining { reason, until } if *until == Until::Written || self.unanswered == 0 => {
                 Some(reason.clone())
             }
             _ => None,
@@ -364,7 +380,7 @@ impl End {
     fn takes_answers(&self) -> bool {
         match self {
             Self::Open => true,
-            Self::Draining { answers, .. } => *answers,
+            Self::Draining { until, .. } => *until == Until::Answered,
             Self::Over(_) => false,
         }
     }

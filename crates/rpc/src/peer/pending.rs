@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use turnlane_protocol::error::ErrorObject;
 
 use crate::error::{CallError, CloseReason};
+use crate::frame::TooLarge;
 
 type Answer = Result<Bytes, CallError>;
 
@@ -51,8 +52,9 @@ impl Pending {
     }
 
     /// The answer was too long to be read. Returns whether somebody waited for it.
-    pub(super) fn too_large(&self, id: i64, bytes: u64) -> bool {
-        self.finish(id, Err(CallError::TooLarge { bytes }))
+    pub(super) fn too_large(&self, id: i64, frame: &TooLarge) -> bool {
+        let TooLarge { bytes, limit, .. } = *frame;
+        self.finish(id, Err(CallError::TooLarge { bytes, limit }))
     }
 
     fn finish(&self, id: i64, answer: Answer) -> bool {

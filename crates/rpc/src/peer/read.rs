@@ -11,9 +11,10 @@ use turnlane_protocol::error::ErrorObject;
 use super::Core;
 use super::budget::Budget;
 use super::incoming::{Incoming, Notification, Params, Request, Responder};
-use crate::duplex::{FRAME_BYTES_MAX, Kind};
+use super::outbox::Until;
+use crate::duplex::Kind;
 use crate::error::CloseReason;
-use crate::frame::{FrameError, FrameReader, Inbound};
+use crate::frame::{FrameError, FrameReader, Inbound, TooLarge};
 
 /// What a refused caller is told to wait before it asks again.
 const RETRY_AFTER_MS: u64 = 250;
@@ -49,7 +50,7 @@ impl Reading {
             // answered, as whoever wrote `echo … | turnlane app-server` expects.
             (Kind::Stream, CloseReason::Remote) => {
                 core.pending.end(&CloseReason::Remote);
-                outbox.drain(CloseReason::Remote, true);
+                outbox.drain(CloseReason::Remote, Until::Answered);
                 let _ = timeout(outbox.limits.drain, outbox.over()).await;
                 outbox.give_up(CloseReason::Remote);
             }
@@ -80,7 +81,7 @@ impl Reading {
             };
             match next {
                 Ok(Some(Inbound::Message(frame))) => self.message(frame).await,
-                Ok(Some(Inbound::TooLarge { bytes, head })) => self.too_large(bytes, &head),
+                Ok(Some(Inbound::TooLarge(frame))) => self.too_large(&frame),
                 Ok(Some(Inbound::Ping(payload))) => self.core.outbox.pong(payload),
                 Ok(Some(Inbound::Alive)) => {}
                 Ok(Some(Inbound::Close(_)) | None) => return CloseReason::Remote,
@@ -145,10 +146,10 @@ impl Reading {
     }
 
     /// An answer we wait for fails its caller; everything else is told to its sender.
-    fn too_large(&self, bytes: u64, head: &[u8]) {
-        let waited_for = answered_id(head).is_some_and(|id| self.core.pending.too_large(id, bytes));
-        if !waited_for {
-            self.refuse(None, &ErrorObject::message_too_large(FRAME_BYTES_MAX));
+    fn too_large(&self, frame: &TooLarge) {
+        let id = answered_id(&frame.head);
+        if !id.is_some_and(|id| self.core.pending.too_large(id, frame)) {
+            self.refuse(None, &ErrorObject::message_too_large(frame.limit));
         }
     }
 }

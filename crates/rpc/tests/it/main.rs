@@ -8,6 +8,7 @@
 
 mod auth;
 mod connect;
+mod frames;
 mod independent;
 mod listen;
 mod support;

@@ -19,6 +19,13 @@ pub(super) struct Totals {
     pub(super) delta_bytes: usize,
 }
 
+/// Whether messages may be joined and replaced: a reader that keeps up sees every one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    KeepsUp,
+    IsBehind,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     slots: VecDeque<Slot>,
@@ -87,8 +94,9 @@ impl Queue {
         });
     }
 
-    /// A notification. `crowded` says whether joining and replacing have begun.
-    pub(super) fn push(&mut self, message: &Outgoing, limits: &Limits, crowded: bool) {
+    /// A notification.
+    pub(super) fn push(&mut self, message: &Outgoing, limits: &Limits, reader: Reader) {
+        let is_behind = reader == Reader::IsBehind;
         let frame = message.frame.clone();
         match &message.class {
             Class::Kept { scope, completes } => {
@@ -104,7 +112,7 @@ impl Queue {
                 });
             }
             Class::Newest { scope, kind } => {
-                if crowded && let Some(&number) = self.newest.get(&(scope.clone(), *kind)) {
+                if is_behind && let Some(&number) = self.newest.get(&(scope.clone(), *kind)) {
                     self.remove(number);
                 }
                 let kind = Kind::Newest {
@@ -126,7 +134,7 @@ impl Queue {
                     self.note_lag(scope, limits.lag_notice.as_ref());
                     return;
                 }
-                if crowded && self.join(&frame, text.clone(), (scope, item, *stream), limits) {
+                if is_behind && self.join(&frame, text.clone(), (scope, item, *stream), limits) {
                     return;
                 }
                 self.totals.delta_bytes += frame.len();

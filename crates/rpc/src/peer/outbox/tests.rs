@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnlane_protocol::envelope::{Stamp, encode_delta, encode_notification};
 
-use super::queue::Queue;
+use super::queue::{Queue, Reader};
 use super::*;
 use crate::peer::{LagNotice, Scope};
 
@@ -136,7 +136,10 @@ proptest! {
     /// A slow reader, for whom things are joined and replaced, ends up knowing what a fast one
     /// does, with every kept message and answer, in order.
     #[test]
-    fn a_slow_reader_learns_the_same(steps in prop::collection::vec(step(), 0..120), crowded: bool) {
+    fn a_slow_reader_learns_the_same(
+        steps in prop::collection::vec(step(), 0..120),
+        reader in prop_oneof![Just(Reader::KeepsUp), Just(Reader::IsBehind)],
+    ) {
         let limits = limits(usize::MAX);
         let (mut queue, mut fast, mut slow) = (Queue::default(), View::default(), View::default());
         let mut threads = Threads::default();
@@ -164,7 +167,7 @@ proptest! {
                 }
             };
             fast.read(&message.frame);
-            queue.push(&message, &limits, crowded);
+            queue.push(&message, &limits, reader);
         }
         let (frames, _) = queue.take(usize::MAX, &limits);
         for frame in &frames {
@@ -200,7 +203,7 @@ fn deltas_are_joined_only_when_crowded_and_only_next_to_each_other() {
         threads.delta("t", "a", "5"),
     ];
     for message in &messages {
-        queue.push(message, &limits, true);
+        queue.push(message, &limits, Reader::IsBehind);
     }
     let texts: Vec<Value> = taken(&mut queue, &limits)
         .iter()
@@ -218,7 +221,7 @@ fn deltas_are_joined_only_when_crowded_and_only_next_to_each_other() {
         ]
     );
     for message in &messages {
-        queue.push(message, &limits, false);
+        queue.push(message, &limits, Reader::KeepsUp);
     }
     assert_eq!(
         taken(&mut queue, &limits).len(),
@@ -233,7 +236,11 @@ fn joined_deltas_stay_below_their_size() {
     let mut threads = Threads::default();
     let mut queue = Queue::default();
     for _ in 0..100 {
-        queue.push(&threads.delta("t", "a", &"x".repeat(100)), &limits, true);
+        queue.push(
+            &threads.delta("t", "a", &"x".repeat(100)),
+            &limits,
+            Reader::IsBehind,
+        );
     }
     let (frames, _) = queue.take(usize::MAX, &limits);
     assert!(frames.len() > 4 && frames.len() < 10, "{}", frames.len());
@@ -254,7 +261,7 @@ fn a_newer_state_takes_the_place_at_the_end() {
         threads.kept("t"),
         threads.newest("t", 2),
     ] {
-        queue.push(&message, &limits, true);
+        queue.push(&message, &limits, Reader::IsBehind);
     }
     let seqs: Vec<Value> = taken(&mut queue, &limits)
         .iter()
@@ -270,7 +277,7 @@ fn above_its_bound_an_item_loses_all_further_deltas_until_it_completes() {
     let mut queue = Queue::default();
     let text = "x".repeat(60);
     for _ in 0..10 {
-        queue.push(&threads.delta("t", "a", &text), &limits, false);
+        queue.push(&threads.delta("t", "a", &text), &limits, Reader::KeepsUp);
     }
     let first = taken(&mut queue, &limits);
     let (deltas, notices): (Vec<_>, Vec<_>) =
@@ -279,10 +286,18 @@ fn above_its_bound_an_item_loses_all_further_deltas_until_it_completes() {
     assert_eq!(notices[0]["params"], json!({"threadId": "t", "missed": 8}));
 
     // There is room again, but a text with a hole would be wrong.
-    queue.push(&threads.delta("t", "a", "late"), &limits, false);
-    queue.push(&threads.delta("t", "b", "other item"), &limits, false);
-    queue.push(&threads.completed("t", "a"), &limits, false);
-    queue.push(&threads.delta("t", "a", "a new life"), &limits, false);
+    queue.push(&threads.delta("t", "a", "late"), &limits, Reader::KeepsUp);
+    queue.push(
+        &threads.delta("t", "b", "other item"),
+        &limits,
+        Reader::KeepsUp,
+    );
+    queue.push(&threads.completed("t", "a"), &limits, Reader::KeepsUp);
+    queue.push(
+        &threads.delta("t", "a", "a new life"),
+        &limits,
+        Reader::KeepsUp,
+    );
     let then: Vec<String> = taken(&mut queue, &limits)
         .iter()
         .map(|value| {
@@ -307,7 +322,11 @@ fn without_a_notice_deltas_are_left_out_in_silence() {
     let mut threads = Threads::default();
     let mut queue = Queue::default();
     for _ in 0..5 {
-        queue.push(&threads.delta("t", "a", "0123456789"), &limits, false);
+        queue.push(
+            &threads.delta("t", "a", "0123456789"),
+            &limits,
+            Reader::KeepsUp,
+        );
     }
     assert_eq!(taken(&mut queue, &limits).len(), 1);
     assert_eq!(queue.totals(), Totals::default());

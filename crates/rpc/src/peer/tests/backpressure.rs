@@ -331,3 +331,33 @@ async fn messages_that_nobody_will_take_do_not_stop_the_calls() {
     let answer = within("the answer", client.call::<Value>("echo", &1)).await;
     assert_eq!(answer.unwrap(), 1);
 }
+
+#[tokio::test]
+async fn a_caller_that_waits_to_send_is_told_when_the_connection_is_given_up() {
+    let (_never_read, client) = Link::Lines.connected_by(64);
+    let limits = Limits {
+        unanswered_max: 2,
+        waiting_bytes_max: 10_000,
+        ..Limits::default()
+    };
+    let (client, _inbox) = Peer::start(client, with(limits));
+    let calls: Vec<_> = (0..5)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move { client.call::<Value>("never", &n).await })
+        })
+        .collect();
+    let waits = || client.waiting().messages >= 2;
+    while !waits() {
+        tokio::task::yield_now().await;
+    }
+    client.tell("note", &"x".repeat(20_000)).unwrap();
+    for call in calls {
+        let ended = timeout(Duration::from_secs(30), call).await;
+        let error = ended.expect("the call to end").unwrap().unwrap_err();
+        assert!(matches!(
+            error,
+            CallError::Closed(CloseReason::SlowConsumer)
+        ));
+    }
+}

@@ -165,6 +165,21 @@ async fn a_message_above_64_mib_is_refused_or_closes_the_websocket() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_the_limit_of_its_connection() {
+    let (server, client) = tokio::io::duplex(1024);
+    let (reader, writer) = tokio::io::split(server);
+    let _server = echo_server(
+        Duplex::length_prefixed(reader, writer, 100),
+        PeerOptions::default(),
+    );
+    let mut raw = Raw::new(Link::Length.over(client, Role::Client));
+    raw.send("x".repeat(101)).await;
+    let refusal = raw.receive().await;
+    assert_eq!(refusal["error"]["message"], "message exceeds 100 bytes");
+    raw.check_echo().await;
+}
+
+#[tokio::test]
 async fn a_message_of_exactly_64_mib_is_served() {
     let (server, client) = Link::Lines.connected_by(1 << 20);
     let _server = echo_server(server, PeerOptions::default());

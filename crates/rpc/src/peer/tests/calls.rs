@@ -166,7 +166,8 @@ async fn an_answer_above_the_limit_fails_its_caller_and_nothing_else() {
             next_request(&mut inbox).await.responder.result(&huge);
         });
         assert!(
-            matches!(answer, Err(CallError::TooLarge { bytes }) if bytes > 64 << 20),
+            matches!(answer, Err(CallError::TooLarge { bytes, limit })
+                if bytes > 64 << 20 && limit == 64 << 20),
             "{link:?}"
         );
         let (answer, ()) = tokio::join!(client.call::<Value>("small", &()), async {

@@ -215,29 +215,41 @@ async fn garbage_instead_of_websocket_frames_closes_with_1002() {
 }
 
 /// A client in the middle of a message that is too long still learns why it is cut off: the server
-/// goes on taking bytes for a moment, so that the system does not reset the connection.
+/// goes on taking bytes for a moment, so that the system does not reset the connection. Without
+/// that the client's write would fail.
 #[tokio::test]
-async fn a_close_frame_reaches_a_client_that_is_still_writing() {
+async fn a_client_that_is_still_writing_is_closed_and_not_reset() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = tokio::net::TcpStream::connect(address).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
     let (reader, writer) = server.into_split();
     let duplex = Duplex::websocket(Role::Server, &[], reader, writer);
-    let server = echo_server(duplex, PeerOptions::default());
+    let limits = Limits {
+        farewell: DEADLINE,
+        ..Limits::default()
+    };
+    let options = PeerOptions {
+        limits,
+        ..PeerOptions::default()
+    };
+    let server = echo_server(duplex, options);
     let (reader, mut writer) = client.into_split();
     let writing = tokio::spawn(async move {
         let mut announced = b"\x81\xff".to_vec();
         announced.extend_from_slice(&(1u64 << 40).to_be_bytes());
-        announced.resize(8 << 20, b'x');
-        // Fails as soon as the other side has closed, which is what this is about.
-        let _ = tokio::io::AsyncWriteExt::write_all(&mut writer, &announced).await;
-        writer
+        // More than fits between the two.
+        announced.resize(32 << 20, b'x');
+        tokio::io::AsyncWriteExt::write_all(&mut writer, &announced).await
     });
-    within("the server to close", server.core().outbox.over()).await;
-    let _writer = within("the write to end", writing).await.unwrap();
     let mut reader = Duplex::websocket(Role::Client, &[], reader, tokio::io::sink()).reader;
     let end = within("the close frame", reader.next()).await;
     assert_eq!(end.unwrap(), Some(Inbound::Close(1009)));
+    let written = within("the write to end", writing).await.unwrap();
+    written.expect("the server takes what it no longer wants");
+    drop(reader);
+    assert_eq!(
+        within("the end", server.closed()).await,
+        CloseReason::TooLarge
+    );
 }
