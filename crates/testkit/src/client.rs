@@ -4,8 +4,6 @@
 //! because much of what a test asserts is order; and it can send what no well-behaved client would.
 //! It answers nothing by itself: a server's request is one more thing it has received.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Inbound};
@@ -23,7 +21,6 @@ pub struct TestClient {
     writer: FrameWriter,
     received: Vec<Value>,
     next_id: i64,
-    limit: Duration,
 }
 
 /// How a connection came to its end, as a client sees it.
@@ -44,15 +41,7 @@ impl TestClient {
             writer,
             received: Vec::new(),
             next_id: 1,
-            limit: DEADLINE,
         }
-    }
-
-    /// The same, waiting this long for what it awaits.
-    #[must_use]
-    pub fn patient(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
     }
 
     /// Sends bytes as one frame, whatever they are.
@@ -147,7 +136,7 @@ impl TestClient {
     /// Waits for the connection's end; what comes before is kept in [`TestClient::received`].
     pub async fn ending(&mut self) -> Result<Ending, Error> {
         loop {
-            let next = within("the end of the connection", self.limit, self.reader.next()).await;
+            let next = within("the end of the connection", DEADLINE, self.reader.next()).await;
             match next.map_err(|error| error.seeing(&self.seen()))? {
                 Ok(Some(Inbound::Message(frame))) => self.keep(&frame),
                 Ok(Some(Inbound::Close(code))) => return Ok(Ending::Closed(code)),
@@ -159,24 +148,19 @@ impl TestClient {
 
     /// Says that no more will come, and goes on reading: the end of stdin.
     pub async fn finish(&mut self) -> Result<(), Error> {
-        let done = self.writer.shutdown(self.limit).await;
+        let done = self.writer.shutdown(DEADLINE).await;
         done.map_err(|why| Error::doing("end the output")(std::io::Error::other(why)))
     }
 
-    /// The two halves, for tests that read and write at once.
-    pub fn into_frames(self) -> (FrameReader, FrameWriter) {
-        (self.reader, self.writer)
-    }
-
     async fn flush(&mut self) -> Result<(), Error> {
-        let flushed = self.writer.flush(self.limit).await;
+        let flushed = self.writer.flush(DEADLINE).await;
         flushed.map_err(|why| Error::doing("write a frame")(std::io::Error::other(why)))
     }
 
     /// Reads until one message was kept; `None` at the end of the connection.
     async fn receive(&mut self, what: &str) -> Result<Option<()>, Error> {
         loop {
-            let next = within(what, self.limit, self.reader.next()).await;
+            let next = within(what, DEADLINE, self.reader.next()).await;
             match next.map_err(|error| error.seeing(&self.seen()))? {
                 Ok(Some(Inbound::Message(frame))) => {
                     self.keep(&frame);

@@ -132,13 +132,11 @@ async fn the_end_of_input_is_answered_to_the_last_request() {
         for n in 0..1000 {
             last = client.request("echo", json!(n)).await.unwrap();
         }
-        let (_, writer) = {
-            client.finish().await.unwrap();
-            client.answer(last).await.unwrap();
-            assert_eq!(client.received().len(), 1000, "{over:?}");
-            client.into_frames()
-        };
-        drop(writer);
+        client.finish().await.unwrap();
+        client.answer(last).await.unwrap();
+        assert_eq!(client.received().len(), 1000, "{over:?}");
+        // A pipe ends when its last writer is gone.
+        drop(client);
         if over == Over::Stdio {
             let status = server.process.wait(wait::DEADLINE).await.unwrap();
             assert!(status.success(), "{status:?}");

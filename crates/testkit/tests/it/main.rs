@@ -8,6 +8,7 @@
 )]
 
 mod burst;
+mod clients;
 mod echo;
 mod failures;
 mod gates;
