@@ -1,0 +1,148 @@
+//! What can go wrong in the store, sorted by what the caller does about it.
+//!
+//! The invariant here: code outside this crate never sees a driver's error but as a `source`, and
+//! can tell every case apart without reading a text. An error means that the operation changed
+//! nothing, with one exception: an operation that ended with [`StoreError::Failed`] may be found
+//! whole after a crash, because a sync that failed says nothing about what reached the disk.
+//!
+//! The texts for clients are made by the server.
+
+use std::error::Error as StdError;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::ids::{RowId, ThreadId, WorkerId};
+
+/// An error of the driver or the operating system, shared by all operations of a failed batch.
+pub type Source = Arc<dyn StdError + Send + Sync>;
+
+/// An error of any store.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    // The request does not fit what is stored: tell the caller.
+    /// There is no such thread, or it was deleted.
+    #[error("thread {0} is not in the store")]
+    ThreadNotFound(ThreadId),
+    /// The id of a new thread is in use.
+    #[error("thread {0} is in the store already")]
+    ThreadExists(ThreadId),
+    /// The thread is put away; its queue and turns are refused until it is taken back.
+    #[error("thread {0} is archived")]
+    Archived(ThreadId),
+    /// The lane shows no such row: it never had it, or the row is under way or ended.
+    #[error("queued turn {0} is not in the visible queue")]
+    RowNotFound(RowId),
+    /// Only failed rows can be retried.
+    #[error("queued turn {0} is not failed")]
+    RowNotFailed(RowId),
+    /// There is no row to act on.
+    #[error("the queue is empty")]
+    QueueEmpty,
+    /// The order does not name every visible row exactly once.
+    #[error("the new order must name every visible queued turn exactly once")]
+    NotAPermutation,
+    /// As many rows wait as may.
+    #[error("the queue holds {max_depth} queued turns already")]
+    QueueFull {
+        /// How many may wait.
+        max_depth: u32,
+    },
+    /// The key stands for other content.
+    #[error("the key {key:?} was used for a different queued turn")]
+    KeyTaken {
+        /// The key.
+        key: String,
+    },
+    /// The thread has no such turn.
+    #[error("the thread has no such turn")]
+    TurnNotFound,
+    /// The lane runs a turn, or is about to.
+    #[error("thread {0} runs a turn")]
+    Busy(ThreadId),
+    /// A live worker owns the lane.
+    #[error("thread {thread} is owned by worker {worker}")]
+    OwnedElsewhere {
+        /// The thread.
+        thread: ThreadId,
+        /// Its owner.
+        worker: WorkerId,
+    },
+
+    // Somebody else acted: stop, and forget what was known of the lane.
+    /// The grip is out of date: the lane was taken over.
+    #[error("the lane was taken over by another worker")]
+    Fenced,
+
+    // The store cannot do it now: try later.
+    /// There is no room on the disk; completions are still recorded.
+    #[error("the store is full")]
+    DiskFull {
+        /// What the system said.
+        #[source]
+        source: Source,
+    },
+    /// Too many operations wait.
+    #[error("too many operations wait for the store")]
+    Overloaded,
+    /// Writing failed too often; reading works.
+    #[error("the store does not write any more since writing failed too often")]
+    WritesOff,
+    /// The database could not do it.
+    #[error("the database failed while it tried to {doing}")]
+    Failed {
+        /// A verb phrase: "claim a turn".
+        doing: &'static str,
+        /// What it said.
+        #[source]
+        source: Source,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+
+    // The store cannot be opened: a person must act.
+    /// The database was written by a later version.
+    #[error(
+        "the database {path} has schema {found}, this version knows {known}; \
+         start the version that wrote it, or a later one"
+    )]
+    NewerSchema {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest one we know.
+        known: i64,
+    },
+    /// The file is a database of another program.
+    #[error("{path} is not a Turnlane database")]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// File locks and shared memory do not work across machines.
+    #[error(
+        "the database {path} lies on a network file system ({kind}); \
+         keep it on a local disk, or use PostgreSQL to share work between machines"
+    )]
+    NetworkFileSystem {
+        /// The database.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: String,
+    },
+}
+
+impl StoreError {
+    /// Wraps an error of the driver or the system; `doing` is a verb phrase.
+    pub fn failed<E>(doing: &'static str) -> impl FnOnce(E) -> Self
+    where
+        E: StdError + Send + Sync + 'static,
+    {
+        move |source| Self::Failed {
+            doing,
+            source: Arc::new(source),
+        }
+    }
+}
