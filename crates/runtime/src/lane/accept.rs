@@ -1,0 +1,139 @@
+//! From a row to its turn: the pure function that runs inside the accepting transaction.
+//!
+//! The invariant here: it depends on the row, the thread and what was chosen beforehand, and on
+//! nothing else, so it may run again when a batch is run again. A payload that cannot be read never
+//! becomes a turn and is never deleted.
+
+use turnlane_protocol::ids::ItemId;
+use turnlane_protocol::input::UserInput;
+use turnlane_protocol::item::{ItemBody, ThreadItem, UserMessage};
+use turnlane_protocol::method::TurnStartParams;
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
+use turnlane_store::queue::{Acceptance, Accepting, CannotStart, OnCannotStart, Row, Verdict};
+use turnlane_store::turn::{Accept, EndedTurn, FirstItem, TurnEnd, TurnStatus};
+use turnlane_store::{Json, TurnId};
+
+use super::rows;
+use crate::settings::Settings;
+
+/// How many characters of the first text a thread is shown with.
+const PREVIEW_CHARS_MAX: usize = 160;
+
+/// What is chosen before a row is accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    /// The id of the userMessage item.
+    pub item: ItemId,
+    /// The turn that the row becomes if it cannot be started and is tried again.
+    pub next_turn: TurnId,
+    /// Now.
+    pub at_ms: i64,
+}
+
+/// The function for the store.
+pub(crate) fn accepting(chosen: Chosen) -> Accepting {
+    Accepting::new(move |acceptance| decide(acceptance, &chosen))
+}
+
+fn decide(acceptance: Acceptance<'_>, chosen: &Chosen) -> Verdict {
+    match read(acceptance, chosen) {
+        Ok(accept) => Verdict::Accept(Box::new(accept)),
+        Err(why) => {
+            let message = format!("queued turn payload could not be read: {why}");
+            Verdict::CannotStart(Box::new(cannot_start(
+                acceptance.row,
+                &message,
+                chosen.next_turn,
+            )))
+        }
+    }
+}
+
+fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
+    let params: TurnStartParams = rows::read(&acceptance.row.params)?;
+    let settings: Settings = rows::read(&acceptance.thread.settings)?;
+    let after = settings.after(&params)?;
+    let changed = after != settings;
+    Ok(Accept {
+        item: first_item(&params, acceptance.row, chosen),
+        cwd: changed.then(|| after.cwd.clone()),
+        settings: changed.then(|| rows::write(&after)),
+        preview: preview(&params.input),
+    })
+}
+
+fn first_item(params: &TurnStartParams, row: &Row, chosen: &Chosen) -> Option<FirstItem> {
+    if params.input.is_empty() {
+        return None;
+    }
+    let item = user_message(
+        chosen.item.clone(),
+        params.input.clone(),
+        Some(row.client_id.clone()),
+        chosen.at_ms,
+    );
+    Some(FirstItem {
+        id: chosen.item.as_str().to_owned(),
+        kind: item.type_word().to_owned(),
+        body: rows::write(&item),
+    })
+}
+
+/// The item of something that was said.
+pub(crate) fn user_message(
+    id: ItemId,
+    content: Vec<UserInput>,
+    client_id: Option<String>,
+    at_ms: i64,
+) -> ThreadItem {
+    let body = ItemBody::UserMessage(UserMessage {
+        content,
+        client_id,
+        ..UserMessage::default()
+    });
+    let mut item = ThreadItem::started(id, at_ms, body);
+    item.completed_at_ms = Some(at_ms);
+    item
+}
+
+/// What becomes of a row that cannot be started, by its policy.
+pub(crate) fn cannot_start(row: &Row, message: &str, next_turn: TurnId) -> CannotStart {
+    let error = TurnError::new(message, CodexErrorInfo::Other, ErrorKind::EngineRefused);
+    let failure = rows::write(&error);
+    if rows::comes_back(row) && row.policies.on_cannot_start == OnCannotStart::Block {
+        return CannotStart::Block {
+            failure,
+            turn: next_turn,
+        };
+    }
+    if row.source == rows::FANOUT {
+        return CannotStart::Dead { failure };
+    }
+    CannotStart::Fail(Box::new(EndedTurn {
+        accept: Accept {
+            item: None,
+            settings: None,
+            cwd: None,
+            preview: None,
+        },
+        end: failed(failure),
+    }))
+}
+
+fn failed(error: Json) -> TurnEnd {
+    TurnEnd {
+        status: TurnStatus::Failed,
+        error: Some(error),
+        usage: None,
+        muted: true,
+    }
+}
+
+fn preview(input: &[UserInput]) -> Option<String> {
+    input.iter().find_map(|part| match part {
+        UserInput::Text { text, .. } if !text.trim().is_empty() => {
+            Some(text.trim().chars().take(PREVIEW_CHARS_MAX).collect())
+        }
+        _ => None,
+    })
+}

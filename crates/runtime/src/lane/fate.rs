@@ -1,0 +1,258 @@
+//! What becomes of a row when its turn has ended, and of the lane behind it.
+//!
+//! The invariant here: a pure function of the row, the outcome and the time. A row comes back only
+//! if nothing it did could be done twice, or if its policy says so; rows whose turn id somebody
+//! waits for never come back.
+//!
+//! What a dead worker left is decided in [`super::recovery`].
+
+use turnlane_engine::limits::{wait_for, waits};
+use turnlane_engine::{OutcomeStatus, TurnOutcome};
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
+use turnlane_store::TurnId;
+use turnlane_store::lane::Waiting;
+use turnlane_store::queue::{Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, Retry, Row};
+use turnlane_store::turn::{TurnStatus, WaitingChange};
+
+use super::rows::{self, FANOUT, comes_back};
+
+/// So many put-backs by a passing trouble are too many.
+const PUT_BACKS_MAX: u32 = 20;
+/// The text of a row whose worker stopped under its turn.
+pub(crate) const WORKER_STOPPED: &str = "queued turn was interrupted because its worker stopped";
+/// The text of a turn whose worker stopped under it.
+pub(crate) const SERVER_STOPPED: &str = "server stopped";
+
+/// A turn that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    /// Its row.
+    pub row: &'a Row,
+    /// How it ended.
+    pub outcome: &'a TurnOutcome,
+    /// Whether it may have changed something outside of the thread.
+    pub had_effect: bool,
+    /// Whether it was stopped because the worker stops.
+    pub by_shutdown: bool,
+    /// The turn that the row becomes if it comes back.
+    pub next_turn: TurnId,
+    /// How many waits in a row the lane has had.
+    pub waits_before: u32,
+    /// A number from 0 to 999 that spreads retries.
+    pub jitter: u32,
+    /// Now.
+    pub now_ms: i64,
+}
+
+/// What is recorded of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Recorded {
+    /// How the turn ended.
+    pub status: TurnStatus,
+    /// Why it failed or was cut off.
+    pub error: Option<TurnError>,
+    /// Readable, but not part of what the model is sent.
+    pub muted: bool,
+    /// What becomes of the row.
+    pub fate: Fate,
+    /// What the lane waits for.
+    pub waiting: WaitingChange,
+}
+
+/// Decides about a turn that has ended.
+pub(crate) fn after_turn(ended: Ended<'_>) -> Recorded {
+    let error = ended.outcome.error.clone();
+    match ended.outcome.status {
+        OutcomeStatus::Completed => Recorded {
+            status: TurnStatus::Completed,
+            error,
+            muted: false,
+            fate: Fate::Done,
+            waiting: WaitingChange::End,
+        },
+        OutcomeStatus::Interrupted => interrupted(ended, error),
+        OutcomeStatus::Failed => failed(ended, error.unwrap_or_else(|| unnamed(ended.outcome))),
+    }
+}
+
+fn unnamed(outcome: &TurnOutcome) -> TurnError {
+    let lost = TurnOutcome::lost().error;
+    let mut error = lost.unwrap_or_else(|| {
+        TurnError::new("the turn failed", CodexErrorInfo::Other, ErrorKind::Unknown)
+    });
+    error.outcome_known = (!outcome.outcome_known).then_some(false);
+    error
+}
+
+fn interrupted(ended: Ended<'_>, error: Option<TurnError>) -> Recorded {
+    let recorded = |error, fate| Recorded {
+        status: TurnStatus::Interrupted,
+        error,
+        muted: false,
+        fate,
+        waiting: WaitingChange::Keep,
+    };
+    if !ended.by_shutdown {
+        return recorded(error, Fate::Done);
+    }
+    let stopped = TurnError::new(
+        SERVER_STOPPED,
+        CodexErrorInfo::Other,
+        ErrorKind::Interrupted,
+    );
+    let fate = if comes_back(ended.row) {
+        match ended.row.policies.on_crash {
+            OnCrash::Continue => Fate::Done,
+            OnCrash::Block => Fate::Block {
+                failure: rows::write(&worker_stopped()),
+                turn: ended.next_turn,
+            },
+            OnCrash::Retry => Fate::Back {
+                turn: ended.next_turn,
+                not_before_ms: 0,
+                why: Back::Retry,
+            },
+        }
+    } else {
+        Fate::Done
+    };
+    recorded(Some(error.unwrap_or(stopped)), fate)
+}
+
+/// Why a row is shown as failed whose worker stopped or died under its turn.
+pub(crate) fn worker_stopped() -> TurnError {
+    TurnError::new(
+        WORKER_STOPPED,
+        CodexErrorInfo::Other,
+        ErrorKind::Interrupted,
+    )
+}
+
+fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
+    let policies = ended.row.policies;
+    let kind = error.kind.clone().unwrap_or(ErrorKind::Other);
+    let waits_it_out = waits(&kind).is_some() && policies.on_limit == OnLimit::Wait;
+    if waits_it_out && ended.row.source != FANOUT {
+        return limited(ended, error, &kind);
+    }
+    let (fate, muted) = if !comes_back(ended.row) {
+        (Fate::Done, false)
+    } else if !ended.outcome.begun {
+        (cannot_start(ended, &error), true)
+    } else if tries(ended.row) < policies.retry.max_attempts {
+        let not_before_ms =
+            ended.now_ms + backoff_ms(policies.retry, tries(ended.row), ended.jitter);
+        let fate = Fate::Back {
+            turn: ended.next_turn,
+            not_before_ms,
+            why: Back::Retry,
+        };
+        (fate, false)
+    } else {
+        match policies.on_error {
+            OnError::Continue => (Fate::Done, false),
+            OnError::Block => (block(ended, &error), false),
+        }
+    };
+    Recorded {
+        status: TurnStatus::Failed,
+        error: Some(error),
+        muted,
+        fate,
+        waiting: WaitingChange::Keep,
+    }
+}
+
+fn cannot_start(ended: Ended<'_>, error: &TurnError) -> Fate {
+    match ended.row.policies.on_cannot_start {
+        OnCannotStart::Continue => Fate::Done,
+        OnCannotStart::Block => {
+            let mut shown = error.clone();
+            shown.message = format!("queued turn could not start: {}", error.message);
+            block(ended, &shown)
+        }
+    }
+}
+
+fn block(ended: Ended<'_>, error: &TurnError) -> Fate {
+    Fate::Block {
+        failure: rows::write(error),
+        turn: ended.next_turn,
+    }
+}
+
+/// The provider has no capacity or allowance: the lane waits, and the row is put back if nothing it
+/// did could be done twice.
+fn limited(ended: Ended<'_>, mut error: TurnError, kind: &ErrorKind) -> Recorded {
+    let nth = ended.waits_before.max(ended.row.put_backs) + 1;
+    let named_ms = error.retry_at.map(|seconds| seconds.saturating_mul(1_000));
+    let backoff_ms = || {
+        let wait = wait_for(kind, nth)?;
+        Some(ended.now_ms + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+    };
+    let until_ms = named_ms.filter(|at| *at > ended.now_ms).or_else(backoff_ms);
+    if error.retry_at.is_none() {
+        error.retry_at = until_ms.map(|at| at.div_euclid(1_000));
+    }
+    let put_back = comes_back(ended.row) && !ended.had_effect;
+    let passing = matches!(
+        kind,
+        ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::ServerError
+            | ErrorKind::Network
+    );
+    let fate = if !put_back {
+        Fate::Done
+    } else if passing && ended.row.put_backs + 1 >= PUT_BACKS_MAX {
+        block(ended, &error)
+    } else {
+        Fate::Back {
+            turn: ended.next_turn,
+            not_before_ms: until_ms.unwrap_or(0),
+            why: Back::Limit,
+        }
+    };
+    let waiting = Waiting {
+        kind: word(kind),
+        message: error.message.clone(),
+        since_ms: ended.now_ms,
+        until_ms,
+        nth,
+    };
+    Recorded {
+        status: TurnStatus::Failed,
+        error: Some(error),
+        muted: put_back,
+        fate,
+        waiting: WaitingChange::Begin(waiting),
+    }
+}
+
+/// The wire's word for a kind.
+fn word(kind: &ErrorKind) -> String {
+    match serde_json::to_value(kind) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => "other".to_owned(),
+    }
+}
+
+/// How many tries a row has used up.
+fn tries(row: &Row) -> u32 {
+    row.attempts
+        .saturating_sub(row.losses)
+        .saturating_sub(row.put_backs)
+}
+
+/// The pause before the next try, doubling, spread by a fifth either way.
+fn backoff_ms(retry: Retry, tries: u32, jitter: u32) -> i64 {
+    let doubled = retry
+        .base_ms
+        .saturating_mul(1_i64 << tries.saturating_sub(1).min(40));
+    let pause = doubled.clamp(0, retry.cap_ms.max(0));
+    let spread = i64::from(jitter.min(999)) * 2 - 999;
+    pause + pause / 5 * spread / 999
+}
+
+#[cfg(test)]
+mod tests;

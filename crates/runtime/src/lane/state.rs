@@ -1,0 +1,484 @@
+//! The rules of a lane: what happens next, and nothing else. No clock, no channel, no database.
+//!
+//! This file and its parts own every rule about idle, busy, paused, waiting, blocked, interrupted,
+//! steered and draining lanes. The invariants: at most one turn is being taken, run or closed at a
+//! time; every request that comes in is answered exactly once; a slot that was asked for is given
+//! back exactly once; nothing is claimed while somebody has stopped the queue, while it waits, or
+//! while a request that came before waits for the lane.
+//!
+//! Which way a row goes when its turn has ended is decided in [`super::fate`]; what a dead worker
+//! left is decided in [`super::recovery`]. The doing is in [`super::actor`].
+//!
+//! Theory of operation: [`LaneState::apply`] takes one event and returns what has to be done, in
+//! order. Operations are submitted by effects and come back as [`Event::Committed`]; between the
+//! two the lane is in a phase that remembers what it waits for, and requests that cannot be decided
+//! yet are kept and looked at again when the phase ends, before any row of the queue.
+
+mod requests;
+mod work;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use turnlane_store::TurnId;
+
+use super::event::{
+    AfterInterrupt, Answer, CancelWhy, Closing, Committed, Effect, EndHow, Event, FailedOp,
+    HookVerdict, Look, Now, Op, RequestNo, Steering, StopHow, Tell, UnclaimWhy, Unload, Wake,
+};
+
+/// How many requests may wait for a lane to become decidable.
+pub const KEPT_MAX: usize = 1_024;
+/// How long an engine may take to stop.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a lane waits before it tries a failed operation again.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a lane is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneOptions {
+    /// How long a lane that nobody needs stays loaded.
+    pub unload_after: Duration,
+}
+
+/// Where a lane stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is under way.
+    Idle,
+    /// A start, a claim or an acceptance is being committed.
+    Taking {
+        /// Who waits for it.
+        request: Option<RequestNo>,
+    },
+    /// A row is ours and hooks are asked.
+    Claimed {
+        /// Who waits for it.
+        request: Option<RequestNo>,
+    },
+    /// A turn runs.
+    Running(Running),
+    /// The end of a turn, or of a claim without one, is being committed.
+    Closing(ClosingPhase),
+    /// Another worker has the lane.
+    Lost,
+}
+
+/// A turn that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Running {
+    turn: TurnId,
+    steering: Steering,
+    /// Set when the engine was told to stop.
+    stop: Option<Stop>,
+}
+
+/// That an engine was told to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stop {
+    /// Who waits for the end.
+    requests: Vec<RequestNo>,
+    queue: AfterInterrupt,
+    /// When the engine is given up.
+    deadline: Duration,
+}
+
+/// An end that is being committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ClosingPhase {
+    /// The operation, for when it has to be tried again.
+    op: Op,
+    /// The turn that ends; none when a claim ends without one.
+    turn: Option<TurnId>,
+    /// Who waits for the end of the turn.
+    interrupts: Vec<RequestNo>,
+    /// Who waits for the result of the claim.
+    request: Option<RequestNo>,
+    /// When the operation is tried again, after it failed.
+    retry_at: Option<Duration>,
+}
+
+/// Whether the lane may run a queued turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    None,
+    Asked,
+    Held,
+}
+
+/// A request that waits for the lane to become decidable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    request: RequestNo,
+    event: Event,
+}
+
+/// The state of one lane; see the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    phase: Phase,
+    look: Option<Look>,
+    slot: Slot,
+    kept: VecDeque<Kept>,
+    subscribers: usize,
+    /// Since when nobody needs the lane.
+    unneeded_since: Option<Duration>,
+    unload_after: Duration,
+    /// Not claimed before, after a claim that failed or was held for no visible reason.
+    claim_after: Option<Duration>,
+    /// The worker stops: no new turns, and the running one is cancelled then.
+    stopping: Option<Duration>,
+    wake: Wake,
+}
+
+impl LaneState {
+    /// A lane that was just loaded and has not looked yet.
+    pub fn new(options: LaneOptions) -> Self {
+        Self {
+            phase: Phase::Idle,
+            look: None,
+            slot: Slot::None,
+            kept: VecDeque::new(),
+            subscribers: 0,
+            unneeded_since: None,
+            unload_after: options.unload_after,
+            claim_after: None,
+            stopping: None,
+            wake: Wake::default(),
+        }
+    }
+
+    /// Takes one event in; what has to be done, in order.
+    pub fn apply(&mut self, now: Now, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.phase == Phase::Lost {
+            // The task is ending; whoever still asks is told so.
+            if let Some(request) = request_of(&event) {
+                effects.push(Effect::Answer(request, Answer::Lost));
+            }
+            return effects;
+        }
+        self.handle(now, event, &mut effects);
+        self.look_for_work(now, &mut effects);
+        self.set_timer(now, &mut effects);
+        effects
+    }
+
+    /// The turn that runs or is about to end.
+    pub fn active_turn(&self) -> Option<TurnId> {
+        match &self.phase {
+            Phase::Running(running) => Some(running.turn),
+            Phase::Closing(closing) => closing.turn,
+            Phase::Idle | Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Lost => None,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Start { request, how } => self.start(request, how, effects),
+            Event::Steer { request, turn } => self.steer(request, turn, effects),
+            Event::Interrupt { .. } => self.interrupt(now, event, effects),
+            Event::Looked(look) => self.look = Some(look),
+            Event::Slot => self.slot_given(now, effects),
+            Event::Hooked(verdict) => self.hooked(verdict, effects),
+            Event::Committed(committed) => self.committed(now, committed, effects),
+            Event::CloseSteer { waiting } => self.close_steer(waiting, effects),
+            Event::Ended => self.ended(EndHow::Ended, effects),
+            Event::Tick => self.tick(now, effects),
+            Event::Subscribers(count) => self.subscribers_changed(count, effects),
+            Event::Stop(how) => self.stop(now, how),
+        }
+    }
+
+    fn hooked(&mut self, verdict: HookVerdict, effects: &mut Vec<Effect>) {
+        let Phase::Claimed { request } = self.phase else {
+            return;
+        };
+        match verdict {
+            HookVerdict::Go => {
+                self.phase = Phase::Taking { request };
+                effects.push(Effect::Commit(Op::Accept));
+            }
+            HookVerdict::Block => self.unclaim(UnclaimWhy::Blocked, effects),
+        }
+    }
+
+    /// Gives the claimed row up.
+    fn unclaim(&mut self, why: UnclaimWhy, effects: &mut Vec<Effect>) {
+        let Phase::Claimed { request } = self.phase else {
+            return;
+        };
+        let op = Op::Unclaim(why);
+        self.phase = Phase::Closing(ClosingPhase {
+            op,
+            turn: None,
+            interrupts: Vec::new(),
+            request,
+            retry_at: None,
+        });
+        effects.push(Effect::Commit(op));
+    }
+
+    fn close_steer(&mut self, waiting: usize, effects: &mut Vec<Effect>) {
+        let Phase::Running(running) = &mut self.phase else {
+            effects.push(Effect::CloseSteer(Closing::Closed));
+            return;
+        };
+        let closing = if waiting > 0 && running.stop.is_none() {
+            Closing::More
+        } else {
+            if running.steering == Steering::Open {
+                running.steering = Steering::Closed;
+            }
+            Closing::Closed
+        };
+        effects.push(Effect::CloseSteer(closing));
+    }
+
+    /// The engine has ended, or was given up.
+    fn ended(&mut self, how: EndHow, effects: &mut Vec<Effect>) {
+        let Phase::Running(running) = &self.phase else {
+            return;
+        };
+        let turn = running.turn;
+        let (queue, interrupts) = match &running.stop {
+            Some(stop) => (stop.queue, stop.requests.clone()),
+            None => (AfterInterrupt::Continue, Vec::new()),
+        };
+        let op = Op::Complete { how, queue };
+        self.phase = Phase::Closing(ClosingPhase {
+            op,
+            turn: Some(turn),
+            interrupts,
+            request: None,
+            retry_at: None,
+        });
+        effects.push(Effect::Commit(op));
+    }
+
+    fn committed(&mut self, now: Now, committed: Committed, effects: &mut Vec<Effect>) {
+        match committed {
+            Committed::Began { turn, steering } => self.began(now, turn, steering, effects),
+            Committed::Claimed => {
+                if let Phase::Taking { request } = self.phase {
+                    self.phase = Phase::Claimed { request };
+                    effects.push(Effect::RunHooks);
+                }
+            }
+            Committed::Settled => self.taken(now, None, effects),
+            Committed::Refused(look) => self.taken(now, Some(look), effects),
+            Committed::NotNow(look) => self.not_now(now, look, effects),
+            Committed::Unclaimed(look) | Committed::Completed(look) => {
+                self.closed(now, look, effects);
+            }
+            Committed::Steered(request) => self.steered(request, effects),
+            Committed::Appended(request)
+            | Committed::Failed(FailedOp::Append(request) | FailedOp::Steer(request)) => {
+                effects.push(Effect::Answer(request, Answer::Result));
+            }
+            Committed::Failed(FailedOp::Taking) => {
+                self.claim_after = Some(now.mono + RETRY_AFTER);
+                self.taken(now, None, effects);
+            }
+            Committed::Failed(FailedOp::Closing) => {
+                // An end is never given up: nobody else can record it while we own the lane.
+                if let Phase::Closing(closing) = &mut self.phase {
+                    closing.retry_at = Some(now.mono + RETRY_AFTER);
+                }
+            }
+            Committed::Fenced => self.lose(effects),
+        }
+    }
+
+    fn began(&mut self, now: Now, turn: TurnId, steering: Steering, effects: &mut Vec<Effect>) {
+        let Phase::Taking { request } = self.phase else {
+            return;
+        };
+        if let Some(request) = request {
+            effects.push(Effect::Answer(request, Answer::Result));
+        }
+        effects.push(Effect::Tell(Tell::Began));
+        effects.push(Effect::RunEngine);
+        self.claim_after = None;
+        self.phase = Phase::Running(Running {
+            turn,
+            steering,
+            stop: None,
+        });
+        self.look_at_kept(now, effects);
+    }
+
+    /// A start or claim has ended without a turn.
+    fn taken(&mut self, now: Now, look: Option<Look>, effects: &mut Vec<Effect>) {
+        let Phase::Taking { request } = self.phase else {
+            return;
+        };
+        if let Some(request) = request {
+            effects.push(Effect::Answer(request, Answer::Result));
+        }
+        if let Some(look) = look {
+            self.look = Some(look);
+        }
+        self.become_idle(now, effects);
+    }
+
+    fn not_now(&mut self, now: Now, look: Look, effects: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::Taking { .. }) {
+            return;
+        }
+        self.look = Some(look);
+        if self.may_claim(now) {
+            // The store saw what the look does not show; without a pause this would spin.
+            self.claim_after = Some(now.mono + RETRY_AFTER);
+        }
+        self.taken(now, None, effects);
+    }
+
+    /// The end of a turn or claim is on disk.
+    fn closed(&mut self, now: Now, look: Look, effects: &mut Vec<Effect>) {
+        let Phase::Closing(closing) = &self.phase else {
+            return;
+        };
+        let ClosingPhase {
+            turn,
+            interrupts,
+            request,
+            ..
+        } = closing.clone();
+        for request in interrupts {
+            effects.push(Effect::Answer(request, Answer::Interrupted));
+        }
+        if let Some(request) = request {
+            effects.push(Effect::Answer(request, Answer::Result));
+        }
+        if turn.is_some() {
+            effects.push(Effect::Tell(Tell::Completed));
+        }
+        self.look = Some(look);
+        self.become_idle(now, effects);
+    }
+
+    /// Nothing is under way any more: the slot goes back, requests that waited come first.
+    fn become_idle(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Idle;
+        if self.slot == Slot::Held {
+            self.slot = Slot::None;
+            effects.push(Effect::GiveSlot);
+        }
+        self.look_at_kept(now, effects);
+    }
+
+    fn steered(&mut self, request: RequestNo, effects: &mut Vec<Effect>) {
+        // Accepted before it was written, so it is handed over whatever has happened since.
+        effects.push(Effect::HandSteer(request));
+        effects.push(match self.active_turn() {
+            Some(turn) => Effect::Answer(request, Answer::Steered(turn)),
+            None => Effect::Answer(request, Answer::Result),
+        });
+    }
+
+    /// Another worker has the lane: everybody is told, nothing is written, the task ends.
+    fn lose(&mut self, effects: &mut Vec<Effect>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Lost);
+        let mut waiting = Vec::new();
+        match phase {
+            Phase::Taking { request } | Phase::Claimed { request } => waiting.extend(request),
+            Phase::Running(running) => {
+                effects.push(Effect::Drop);
+                waiting.extend(running.stop.into_iter().flat_map(|stop| stop.requests));
+            }
+            Phase::Closing(closing) => {
+                waiting.extend(closing.interrupts);
+                waiting.extend(closing.request);
+            }
+            Phase::Idle | Phase::Lost => {}
+        }
+        waiting.extend(self.kept.drain(..).map(|kept| kept.request));
+        for request in waiting {
+            effects.push(Effect::Answer(request, Answer::Lost));
+        }
+        if self.slot != Slot::None {
+            self.slot = Slot::None;
+            effects.push(Effect::GiveSlot);
+        }
+        effects.push(Effect::Unload(Unload::Lost));
+    }
+
+    fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        match &mut self.phase {
+            Phase::Running(running) => {
+                let late = running.stop.as_ref().map(|stop| stop.deadline);
+                if late.is_some_and(|deadline| deadline <= now.mono) {
+                    effects.push(Effect::Drop);
+                    self.ended(EndHow::Dropped, effects);
+                }
+            }
+            Phase::Closing(closing) => {
+                if closing.retry_at.is_some_and(|at| at <= now.mono) {
+                    closing.retry_at = None;
+                    effects.push(Effect::Commit(closing.op));
+                }
+            }
+            Phase::Idle | Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Lost => {}
+        }
+    }
+
+    fn stop(&mut self, now: Now, how: StopHow) {
+        let deadline = match how {
+            StopHow::After(grace) => now.mono + grace,
+            StopHow::Now => now.mono,
+        };
+        // A second, sooner stop wins; a later one changes nothing.
+        self.stopping = Some(self.stopping.map_or(deadline, |set| set.min(deadline)));
+    }
+
+    /// The stop of the worker, as far as it is due for what is under way.
+    fn stop_what_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Some(deadline) = self.stopping else {
+            return;
+        };
+        match &mut self.phase {
+            Phase::Running(running) if running.stop.is_none() && deadline <= now.mono => {
+                running.stop = Some(Stop {
+                    requests: Vec::new(),
+                    queue: AfterInterrupt::Continue,
+                    deadline: now.mono + STOP_GRACE,
+                });
+                effects.push(Effect::Cancel(CancelWhy::Shutdown));
+            }
+            Phase::Claimed { .. } => self.unclaim(UnclaimWhy::Stopping, effects),
+            Phase::Idle
+            | Phase::Taking { .. }
+            | Phase::Running(_)
+            | Phase::Closing(_)
+            | Phase::Lost => {}
+        }
+    }
+}
+
+/// The request that an event carries, if it is one.
+fn request_of(event: &Event) -> Option<RequestNo> {
+    match event {
+        Event::Start { request, .. } | Event::Steer { request, .. } => Some(*request),
+        Event::Interrupt { request, .. } => *request,
+        Event::Committed(
+            Committed::Steered(request)
+            | Committed::Appended(request)
+            | Committed::Failed(FailedOp::Steer(request) | FailedOp::Append(request)),
+        ) => Some(*request),
+        Event::Looked(_)
+        | Event::Slot
+        | Event::Hooked(_)
+        | Event::Committed(_)
+        | Event::CloseSteer { .. }
+        | Event::Ended
+        | Event::Tick
+        | Event::Subscribers(_)
+        | Event::Stop(_) => None,
+    }
+}

@@ -1,0 +1,1 @@
+//! The runtime's integration tests, one module per subject.
