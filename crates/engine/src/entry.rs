@@ -65,3 +65,19 @@ impl EntryKind {
         all.into_iter().find(|kind| kind.as_str() == word)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_read_back_from_its_word() {
+        for word in ["user", "output", "toolOutput", "note", "compaction"] {
+            assert_eq!(
+                EntryKind::from_word(word).map(EntryKind::as_str),
+                Some(word)
+            );
+        }
+        assert_eq!(EntryKind::from_word("User"), None);
+    }
+}

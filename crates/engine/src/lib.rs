@@ -8,6 +8,71 @@
 //!
 //! No engine touches the store, counts queued turns or knows clients; that is the runtime's
 //! business. What a failure means for a lane is in [`limits`].
+//!
+//! A lane in a few lines:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
+//! use turnlane_engine::{Event, NoHooks, Said, Steering, channel, run};
+//! # use turnlane_engine::{OutcomeStatus, TurnKind, TurnRequest, TurnSettings};
+//! # use turnlane_protocol::ids::{ThreadId, TurnId};
+//! # use turnlane_protocol::input::UserInput;
+//! # use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
+//! # fn request(text: &str) -> TurnRequest {
+//! #     TurnRequest {
+//! #         kind: TurnKind::Turn,
+//! #         thread_id: ThreadId::at(1, [1; 10]),
+//! #         turn_id: TurnId::at(2, [2; 10]),
+//! #         client_id: "row".into(),
+//! #         attempt: 1,
+//! #         context: vec![],
+//! #         engine_state: None,
+//! #         history: vec![],
+//! #         input: vec![UserInput::text(text)],
+//! #         item_id: Some("input".into()),
+//! #         settings: TurnSettings {
+//! #             model: "none".into(),
+//! #             provider: "nobody".into(),
+//! #             cwd: "/".into(),
+//! #             runtime_workspace_roots: vec![],
+//! #             environments: None,
+//! #             config: Default::default(),
+//! #             approval_policy: ApprovalPolicy::Never,
+//! #             sandbox_policy: SandboxPolicy::DangerFullAccess,
+//! #             effort: None,
+//! #             summary: None,
+//! #             service_tier: None,
+//! #             output_schema: None,
+//! #             base_instructions: None,
+//! #             developer_instructions: None,
+//! #         },
+//! #         runtime_tools: vec![],
+//! #         thread_usage: None,
+//! #     }
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnlane_engine::Error> {
+//! let script = "version: 1\nfallback: {say: \"You said: {input}\"}";
+//! let script = Script::parse("example.yaml", script, AbortSteps::Refused)?;
+//! let engine = Arc::new(Scripted::new(script, Arc::new(|| 1_767_225_600_000)));
+//!
+//! let (sink, control, mut lane) = channel(Arc::new(NoHooks));
+//! tokio::spawn(run(engine, request("hello"), sink, control));
+//! let mut text = String::new();
+//! while let Some(said) = lane.said.recv().await {
+//!     match said {
+//!         Said::Event(Event::Delta { text: more, .. }) => text.push_str(&more),
+//!         Said::CloseSteer(reply) => reply.send(Steering::Closed).unwrap_or_else(|_| ()),
+//!         Said::Ended(outcome) => assert_eq!(outcome.status, OutcomeStatus::Completed),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(text, "You said: hello");
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +80,7 @@ mod cancel;
 mod control;
 mod engine;
 mod entry;
+mod error;
 mod event;
 mod hooks;
 mod lane_end;
@@ -22,6 +88,7 @@ pub mod limits;
 mod outcome;
 mod request;
 mod said;
+pub mod scripted;
 mod sink;
 mod steer;
 
@@ -29,6 +96,7 @@ pub use cancel::{CANCEL_GRACE, CancelHandle, CancelReason, CancelToken, Cancelle
 pub use control::{Ask, TurnControl};
 pub use engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, Reconciled, UsageKind};
 pub use entry::{Entry, EntryKind};
+pub use error::Error;
 pub use event::Event;
 pub use hooks::{
     AfterTool, BeforeCompact, BeforeEnd, BeforeTool, CompactTrigger, Gate, Hooked, Hooks, Limited,

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use turnlane_protocol::item::{ItemBody, ThreadItem};
-use turnlane_protocol::turn_error::ErrorKind;
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 /// Waits after a used-up allowance whose end nobody named.
 const QUOTA_STEPS_MINUTES: [u64; 6] = [1, 2, 5, 15, 30, 60];
@@ -84,6 +84,47 @@ pub fn wait_for(kind: &ErrorKind, nth: u32) -> Option<Duration> {
     }
 }
 
+/// The kind that a word of `codexErrorInfo` stands for.
+///
+/// A word nobody knows is [`ErrorKind::Other`], never a guess.
+pub fn kind_of(info: &CodexErrorInfo) -> ErrorKind {
+    match info {
+        CodexErrorInfo::ContextWindowExceeded => ErrorKind::ContextExhausted,
+        CodexErrorInfo::UsageLimitExceeded => ErrorKind::Quota,
+        CodexErrorInfo::RateLimitExceeded => ErrorKind::RateLimited,
+        CodexErrorInfo::ServerOverloaded => ErrorKind::Overloaded,
+        CodexErrorInfo::ModelNotFound => ErrorKind::ModelNotFound,
+        CodexErrorInfo::InternalServerError => ErrorKind::ServerError,
+        CodexErrorInfo::Unauthorized => ErrorKind::Auth,
+        CodexErrorInfo::BadRequest => ErrorKind::BadRequest,
+        CodexErrorInfo::CyberPolicy => ErrorKind::Policy,
+        CodexErrorInfo::SandboxError => ErrorKind::Sandbox,
+        CodexErrorInfo::HttpConnectionFailed { http_status_code }
+        | CodexErrorInfo::ResponseStreamConnectionFailed { http_status_code }
+        | CodexErrorInfo::ResponseStreamDisconnected { http_status_code }
+        | CodexErrorInfo::ResponseTooManyFailedAttempts { http_status_code } => {
+            kind_of_status(*http_status_code)
+        }
+        CodexErrorInfo::Other | CodexErrorInfo::ActiveTurnNotSteerable { .. } => ErrorKind::Other,
+        CodexErrorInfo::Unlisted(word) => match word.as_str() {
+            Some("flexUnavailable" | "policyCapacityUnavailable") => ErrorKind::Overloaded,
+            Some("misalignmentPolicyViolation" | "tooManyDenials") => ErrorKind::Policy,
+            Some("sessionBudgetExceeded") => ErrorKind::Budget,
+            Some(_) | None => ErrorKind::Other,
+        },
+    }
+}
+
+fn kind_of_status(status: Option<u16>) -> ErrorKind {
+    match status {
+        Some(429) => ErrorKind::RateLimited,
+        Some(401 | 403) => ErrorKind::Auth,
+        Some(503) => ErrorKind::Overloaded,
+        Some(500..=599) => ErrorKind::ServerError,
+        Some(_) | None => ErrorKind::Network,
+    }
+}
+
 /// Whether an item may have changed something outside of the thread.
 ///
 /// A turn with such an item is not put back, because running it again could do it twice. Only words
@@ -142,6 +183,39 @@ mod tests {
             ErrorKind::Unlisted("new".into()),
         ] {
             assert_eq!(waits(&kind), None);
+        }
+    }
+
+    #[test]
+    fn words_of_codex_have_their_kinds() {
+        let kind = |info| kind_of(&serde_json::from_value(info).unwrap());
+        for (word, expected) in [
+            ("contextWindowExceeded", ErrorKind::ContextExhausted),
+            ("usageLimitExceeded", ErrorKind::Quota),
+            ("rateLimitExceeded", ErrorKind::RateLimited),
+            ("unauthorized", ErrorKind::Auth),
+            ("serverOverloaded", ErrorKind::Overloaded),
+            ("flexUnavailable", ErrorKind::Overloaded),
+            ("internalServerError", ErrorKind::ServerError),
+            ("modelNotFound", ErrorKind::ModelNotFound),
+            ("tooManyDenials", ErrorKind::Policy),
+            ("badRequest", ErrorKind::BadRequest),
+            ("sandboxError", ErrorKind::Sandbox),
+            ("sessionBudgetExceeded", ErrorKind::Budget),
+            ("somethingNew", ErrorKind::Other),
+        ] {
+            assert_eq!(kind(json!(word)), expected, "{word}");
+        }
+        for (status, expected) in [
+            (json!(null), ErrorKind::Network),
+            (json!(408), ErrorKind::Network),
+            (json!(401), ErrorKind::Auth),
+            (json!(429), ErrorKind::RateLimited),
+            (json!(502), ErrorKind::ServerError),
+            (json!(503), ErrorKind::Overloaded),
+        ] {
+            let info = json!({"responseTooManyFailedAttempts": {"httpStatusCode": status}});
+            assert_eq!(kind(info), expected, "{status}");
         }
     }
 
