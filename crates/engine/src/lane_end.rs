@@ -63,6 +63,11 @@ pub async fn run(engine: Arc<dyn Engine>, request: TurnRequest, sink: Sink, cont
     let _ = sink.ended(outcome).await;
 }
 
+/// Says the outcome of a turn that no engine could be given.
+pub async fn end(outcome: TurnOutcome, sink: Sink) {
+    let _ = sink.ended(outcome).await;
+}
+
 /// The future's output; none when it panicked.
 async fn caught<T>(future: impl Future<Output = T> + Send) -> Option<T> {
     let mut future = Box::pin(future);

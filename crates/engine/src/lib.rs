@@ -102,9 +102,9 @@ pub use hooks::{
     AfterTool, BeforeCompact, BeforeEnd, BeforeTool, CompactTrigger, Gate, Hooked, Hooks, Limited,
     NoHooks, ToolResult,
 };
-pub use lane_end::{LaneEnd, channel, run};
+pub use lane_end::{LaneEnd, channel, end, run};
 pub use outcome::{Accepted, EngineError, OutcomeStatus, TurnOutcome};
-pub use request::{RuntimeTool, TurnKind, TurnRequest, TurnSettings};
+pub use request::{RuntimeTool, TurnKind, TurnRequest, TurnSettings, UnrecordedMessage};
 pub use said::{
     ApprovalRequest, ApprovalSubject, ChildRecord, Decided, Fenced, Reply, Said, Steering,
     ToolAnswer, ToolCall,

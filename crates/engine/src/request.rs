@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use turnlane_protocol::ids::{ItemId, ThreadId, TurnId};
 use turnlane_protocol::input::UserInput;
+use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::method::ReasoningSummary;
 use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 use turnlane_protocol::thread::ThreadEnvironment;
@@ -36,6 +37,9 @@ pub struct TurnRequest {
     pub engine_state: Option<Box<RawValue>>,
     /// The thread so far, from the last compaction on.
     pub history: Vec<Entry>,
+    /// Messages of earlier turns that never became entries, oldest first: a crash or a late steer
+    /// came in between. The engine renders and records each at the end of its turn's entries.
+    pub unrecorded: Vec<UnrecordedMessage>,
     /// What is said to the agent.
     pub input: Vec<UserInput>,
     /// The userMessage item of the input, already announced; none: there is no user message.
@@ -46,6 +50,15 @@ pub struct TurnRequest {
     pub runtime_tools: Vec<RuntimeTool>,
     /// What the thread has used so far, where that is known.
     pub thread_usage: Option<ThreadTokenUsage>,
+}
+
+/// A message that never became an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnrecordedMessage {
+    /// Its turn.
+    pub turn_id: TurnId,
+    /// Its userMessage item.
+    pub item: ThreadItem,
 }
 
 /// What a turn is for.

@@ -118,6 +118,10 @@ pub struct Changed<T> {
 
 /// How a lane was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once per operation and taken apart at once"
+)]
 pub enum Taken {
     /// It is ours; the grip is in the view's fence.
     Ours(LaneView),

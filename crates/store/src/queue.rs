@@ -219,6 +219,10 @@ pub struct Append {
 
 /// How an add ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once per operation and taken apart at once"
+)]
 pub enum Appended {
     /// There is a new row.
     New(Row),
@@ -297,6 +301,10 @@ pub struct Claim {
 
 /// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once per operation and taken apart at once"
+)]
 pub enum Claimed<T> {
     /// The row is ours.
     Ours(T),

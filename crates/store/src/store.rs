@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::error::StoreError;
-use crate::ids::{Grip, RowId, ThreadId, WorkerId};
+use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Changed, LaneView, OwnedLane, Paused, Ready, Taken};
 use crate::queue::{
     Accepting, Append, Appended, CannotStart, Claim, Claimed, ClaimedRow, Move, QueuePage,
@@ -111,6 +111,9 @@ pub trait Store: Send + Sync + 'static {
     /// One row in any state.
     fn row(&self, thread: ThreadId, row: RowId) -> Work<Option<Row>>;
 
+    /// The row that is this turn or will become it.
+    fn row_of_turn(&self, thread: ThreadId, turn: TurnId) -> Work<Option<Row>>;
+
     // The lane and its owner.
 
     /// A picture of one lane.
@@ -162,7 +165,7 @@ pub trait Store: Send + Sync + 'static {
     fn history(&self, thread: ThreadId) -> Work<History>;
 
     /// One turn.
-    fn turn(&self, thread: ThreadId, turn: crate::ids::TurnId) -> Work<Option<TurnRow>>;
+    fn turn(&self, thread: ThreadId, turn: TurnId) -> Work<Option<TurnRow>>;
 
     /// Some turns; the page's place is a turn's number.
     fn turns(&self, query: TurnQuery) -> Work<Page<TurnRow, i64>>;

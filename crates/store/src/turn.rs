@@ -341,5 +341,14 @@ pub struct History {
     /// The entries, oldest first.
     pub entries: Vec<EntryRow>,
     /// Messages of the same turns that have no entry of kind `user`, oldest first.
-    pub unrecorded: Vec<ItemRow>,
+    pub unrecorded: Vec<Unrecorded>,
+}
+
+/// A message that has no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// Its turn.
+    pub turn: TurnId,
+    /// The item.
+    pub item: ItemRow,
 }

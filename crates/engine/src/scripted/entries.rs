@@ -8,9 +8,10 @@
 use serde_json::{Value, json};
 use turnlane_protocol::ids::{ItemId, TurnId};
 use turnlane_protocol::input::UserInput;
+use turnlane_protocol::item::ItemBody;
 
 use crate::entry::{Entry, EntryKind};
-use crate::request::TurnRequest;
+use crate::request::{TurnRequest, UnrecordedMessage};
 use crate::said::ToolCall;
 
 /// Makes the entries of one turn.
@@ -36,6 +37,18 @@ impl Scribe {
             item_id: Some(item_id.clone()),
             ..entry
         }
+    }
+
+    /// The entry of a message that an earlier turn could not record; none when it is no message.
+    pub(super) fn late(&self, message: &UnrecordedMessage) -> Option<Entry> {
+        let ItemBody::UserMessage(said) = &message.item.body else {
+            return None;
+        };
+        let entry = self.user(&message.item.id, &words(&said.content));
+        Some(Entry {
+            turn_id: message.turn_id,
+            ..entry
+        })
     }
 
     pub(super) fn note(&self, text: &str) -> Entry {

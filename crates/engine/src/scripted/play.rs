@@ -127,6 +127,14 @@ impl Player {
         if request.kind == TurnKind::Compact {
             return self.compact(turns_in(&request.history)).await;
         }
+        let unrecorded = &request.unrecorded;
+        let recorded: Vec<_> = unrecorded
+            .iter()
+            .filter_map(|m| self.scribe.late(m))
+            .collect();
+        if !recorded.is_empty() {
+            self.stage.record(recorded).await?;
+        }
         if let Some(item_id) = &request.item_id {
             let entry = self.scribe.user(item_id, &self.heard);
             self.stage.record(vec![entry]).await?;

@@ -51,6 +51,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
         context: Vec::new(),
         engine_state: None,
         history,
+        unrecorded: Vec::new(),
         input: vec![UserInput::text(text)],
         item_id: Some("input".into()),
         settings: TurnSettings {
