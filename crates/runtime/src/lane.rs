@@ -2,11 +2,19 @@
 //!
 //! The rules are pure and stand in [`state`] (what happens next), [`fate`] (what becomes of a row
 //! whose turn has ended), [`recovery`] (what a dead worker left) and [`accept`] (from a row to its
-//! turn).
+//! turn). The doing is in [`actor`], one task per loaded lane, with the running turn in [`turn`] and
+//! those who listen in [`subscribers`].
 
 pub(crate) mod accept;
+pub(crate) mod actor;
+mod approvals;
+pub(crate) mod command;
 pub mod event;
 pub(crate) mod fate;
+mod items;
 pub(crate) mod recovery;
+mod request;
 pub(crate) mod rows;
 pub mod state;
+pub(crate) mod subscribers;
+mod turn;

@@ -4,16 +4,23 @@
 //! nothing else, so it may run again when a batch is run again. A payload that cannot be read never
 //! becomes a turn and is never deleted.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use turnlane_engine::limits::wait_for;
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::input::UserInput;
 use turnlane_protocol::item::{ItemBody, ThreadItem, UserMessage};
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
-use turnlane_store::queue::{Acceptance, Accepting, CannotStart, OnCannotStart, Row, Verdict};
+use turnlane_store::lane::Waiting;
+use turnlane_store::queue::{
+    Acceptance, Accepting, CannotStart, OnCannotStart, OnLimit, Row, Verdict,
+};
 use turnlane_store::turn::{Accept, EndedTurn, FirstItem, TurnEnd, TurnStatus};
 use turnlane_store::{Json, TurnId};
 
-use super::rows;
+use super::rows::{self, comes_back};
 use crate::settings::Settings;
 
 /// How many characters of the first text a thread is shown with.
@@ -26,6 +33,8 @@ pub(crate) struct Chosen {
     pub item: ItemId,
     /// The turn that the row becomes if it cannot be started and is tried again.
     pub next_turn: TurnId,
+    /// The engines that this worker has.
+    pub engines: Arc<BTreeSet<String>>,
     /// Now.
     pub at_ms: i64,
 }
@@ -36,6 +45,9 @@ pub(crate) fn accepting(chosen: Chosen) -> Accepting {
 }
 
 fn decide(acceptance: Acceptance<'_>, chosen: &Chosen) -> Verdict {
+    if !chosen.engines.contains(&acceptance.thread.engine) {
+        return Verdict::CannotStart(Box::new(no_engine(acceptance, chosen)));
+    }
     match read(acceptance, chosen) {
         Ok(accept) => Verdict::Accept(Box::new(accept)),
         Err(why) => {
@@ -96,11 +108,44 @@ pub(crate) fn user_message(
     item
 }
 
+/// The engine is not there: no turn is left, the row goes back and the lane waits.
+fn no_engine(acceptance: Acceptance<'_>, chosen: &Chosen) -> CannotStart {
+    let row = acceptance.row;
+    let kind = ErrorKind::EngineUnavailable;
+    let message = format!("engine '{}' is not available", acceptance.thread.engine);
+    if !comes_back(row) || row.policies.on_limit == OnLimit::Fail {
+        return cannot_start(row, &message, chosen.next_turn);
+    }
+    let wait_ms = wait_for(&kind, 1).map_or(0, |wait| wait.as_millis());
+    let until_ms = chosen.at_ms + i64::try_from(wait_ms).unwrap_or(0);
+    CannotStart::Back {
+        turn: chosen.next_turn,
+        not_before_ms: until_ms,
+        waiting: Some(Waiting {
+            kind: "engine_unavailable".to_owned(),
+            message,
+            since_ms: chosen.at_ms,
+            until_ms: Some(until_ms),
+            nth: 1,
+        }),
+    }
+}
+
+/// A claimed row goes back as it was: nothing has happened.
+pub(crate) fn back(row: &Row, next_turn: TurnId) -> CannotStart {
+    CannotStart::Back {
+        // A caller who waits for the reserved turn id still gets it.
+        turn: if comes_back(row) { next_turn } else { row.turn },
+        not_before_ms: row.not_before_ms,
+        waiting: None,
+    }
+}
+
 /// What becomes of a row that cannot be started, by its policy.
 pub(crate) fn cannot_start(row: &Row, message: &str, next_turn: TurnId) -> CannotStart {
     let error = TurnError::new(message, CodexErrorInfo::Other, ErrorKind::EngineRefused);
     let failure = rows::write(&error);
-    if rows::comes_back(row) && row.policies.on_cannot_start == OnCannotStart::Block {
+    if comes_back(row) && row.policies.on_cannot_start == OnCannotStart::Block {
         return CannotStart::Block {
             failure,
             turn: next_turn,

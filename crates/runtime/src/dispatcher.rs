@@ -1,0 +1,132 @@
+//! Finds work: lanes that have rows and are not loaded, changes of other processes, dead workers.
+//!
+//! The invariant here: whatever announces work is a hint; what is in the store is the truth, and it
+//! is looked at every second. A lane is loaded only when a slot is free, so a start with many full
+//! lanes loads as many as can run.
+//!
+//! Theory of operation: one task per worker. It wakes when somebody added a row to a lane that is
+//! not loaded, when the store says that another process changed something, when a row becomes due,
+//! and every [`EVERY`]; it ends with the runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use turnlane_store::recovery::{Recover, Whose};
+use turnlane_store::{StoreError, ThreadId};
+
+use crate::lane::recovery;
+use crate::lanes::Lanes;
+use crate::options::Drain;
+use crate::shared::Shared;
+
+/// How often the store is looked at without a hint, and how soon a dead worker is noticed.
+pub(crate) const EVERY: Duration = Duration::from_millis(500);
+/// How many lanes one recovery decides about.
+const RECOVER_AT_ONCE: u32 = 500;
+/// How many lanes one look may bring.
+const READY_AT_ONCE: u32 = 256;
+/// How often ended rows are pruned.
+const PRUNE_EVERY: Duration = Duration::from_mins(10);
+/// Ended rows are kept at least so long.
+const KEPT_AT_LEAST: Duration = Duration::from_hours(24);
+
+/// The task that finds work.
+pub(crate) struct Dispatcher {
+    shared: Arc<Shared>,
+    lanes: Arc<Lanes>,
+    shutdown: CancellationToken,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(shared: Arc<Shared>, lanes: Arc<Lanes>, shutdown: CancellationToken) -> Self {
+        Self {
+            shared,
+            lanes,
+            shutdown,
+        }
+    }
+
+    pub(crate) async fn run(self) {
+        let mut foreign = self.shared.store.foreign_changes();
+        let mut prune_at = tokio::time::Instant::now() + PRUNE_EVERY;
+        while !self.shutdown.is_cancelled() {
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "the store could not be looked at");
+            }
+            if prune_at <= tokio::time::Instant::now() {
+                prune_at += PRUNE_EVERY;
+                self.prune().await;
+            }
+            tokio::select! {
+                () = self.shutdown.cancelled() => {}
+                () = self.shared.work.notified() => {}
+                Ok(()) = foreign.changed() => {}
+                () = tokio::time::sleep(EVERY) => {}
+            }
+        }
+    }
+
+    /// Looks once: dead workers, lanes of ours that others changed, lanes with work.
+    async fn look(&self) -> Result<(), StoreError> {
+        recover(&self.shared, &self.lanes).await?;
+        for owned in self.shared.store.owned().await? {
+            if self.shared.seen_revision(owned.thread) != Some(owned.revision) {
+                self.lanes.wake(owned.thread);
+            }
+        }
+        let now_ms = self.shared.clock.now_ms();
+        let ready = self.shared.store.ready(now_ms, READY_AT_ONCE).await?;
+        for thread in ready.lanes {
+            if self.lanes.is_loaded(thread) {
+                self.lanes.wake(thread);
+            } else if self.shared.options.drain == Drain::All {
+                self.load(thread).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads a lane as soon as a slot is free; the lane then asks for one itself.
+    async fn load(&self, thread: ThreadId) {
+        let slots = Arc::clone(&self.shared.slots);
+        tokio::select! {
+            () = self.shutdown.cancelled() => {}
+            _slot = slots.one() => self.lanes.load(thread),
+        }
+    }
+
+    async fn prune(&self) {
+        let kept = self.shared.options.dedupe_window.max(KEPT_AT_LEAST);
+        let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX / 2);
+        let before_ms = self.shared.clock.now_ms() - kept_ms;
+        match self.shared.store.prune(before_ms).await {
+            Ok(0) => {}
+            Ok(pruned) => tracing::debug!(pruned, "ended rows were removed"),
+            Err(error) => tracing::warn!(%error, "ended rows could not be removed"),
+        }
+    }
+}
+
+/// Decides about everything that dead workers left; lanes that are loaded here look again.
+pub(crate) async fn recover(shared: &Shared, lanes: &Lanes) -> Result<(), StoreError> {
+    loop {
+        let now_ms = shared.clock.now_ms();
+        let recovered = shared
+            .store
+            .recover(Recover {
+                whose: Whose::Dead,
+                deciding: recovery::deciding(shared.options.losses_max, now_ms),
+                limit: RECOVER_AT_ONCE,
+                at_ms: now_ms,
+            })
+            .await?;
+        for lane in &recovered.lanes {
+            tracing::info!(thread = %lane.thread, "a dead worker's lane was taken over");
+            lanes.wake(lane.thread);
+        }
+        if !recovered.more {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The task of one loaded lane: turns what comes in into events, and effects into deeds.
+//!
+//! This file owns the loop. The invariant: everything about a thread passes through this one task in
+//! one order, so a turn that was just accepted cannot be invisible to the next request. The task
+//! waits for room in the store's queue and for reads, never for a commit.
+//!
+//! The rules are in [`super::state`]; the deeds are in `actor/`.
+//!
+//! Theory of operation. Inputs, looked at in this order: results of submitted operations (at most
+//! [`OPS_MAX`] under way, then nothing else is taken in), commands of clients ([`COMMANDS_MAX`],
+//! then whoever asks waits), what the engine says (bounded by its channel, then the engine waits),
+//! then slot, hooks, reads, wake-ups and the timer, one each. The task ends when the rules say
+//! `Unload`; commands that came too late are given to a task loaded anew.
+
+mod answers;
+mod commands;
+mod completion;
+mod effects;
+mod input;
+mod joining;
+mod results;
+mod said;
+mod telling;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+use turnlane_engine::BoxFuture;
+use turnlane_store::lane::LaneView;
+use turnlane_store::queue::ClaimedRow;
+use turnlane_store::turn::{AcceptedTurn, Complete, History};
+use turnlane_store::{ThreadId, Work};
+
+use self::answers::Pending;
+use self::completion::EndedTurn;
+use self::input::Input;
+use self::joining::Joined;
+use self::results::Done;
+use super::approvals::SessionKey;
+use super::command::Command;
+use super::event::{Event, Now, RequestNo, Unload, Wake};
+use super::state::{LaneOptions, LaneState};
+use super::subscribers::Subscribers;
+use super::turn::RunningTurn;
+use crate::ids;
+use crate::options::BeforeTurnVerdict;
+use crate::shared::Shared;
+
+/// How many operations of one lane are under way at most.
+const OPS_MAX: usize = 256;
+/// How many commands wait for one lane at most; then whoever asks waits.
+pub(crate) const COMMANDS_MAX: usize = 256;
+
+/// The task of one lane; see the module.
+pub(crate) struct Actor {
+    thread: ThreadId,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    wake: Arc<Notify>,
+    state: LaneState,
+    /// Events that deeds have caused, not yet applied.
+    events: VecDeque<Event>,
+    /// Operations under way, in the order they were submitted, which is the order they end in.
+    ops: VecDeque<BoxFuture<'static, Done>>,
+    requests: HashMap<RequestNo, Pending>,
+    next_request: u64,
+    /// A turn that has begun in the store and is not announced or run yet.
+    began: Option<Box<AcceptedTurn>>,
+    began_for: Option<RequestNo>,
+    claimed: Option<Box<ClaimedRow>>,
+    claimed_for: Option<RequestNo>,
+    /// Why hooks blocked the claimed row.
+    blocked: Option<String>,
+    running: Option<Box<RunningTurn>>,
+    /// The end that is being committed, for when it has to be submitted again.
+    closing: Option<Box<Complete>>,
+    ended: Option<Box<EndedTurn>>,
+    slot_wait: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
+    slot: Option<OwnedSemaphorePermit>,
+    hooks: Option<BoxFuture<'static, BeforeTurnVerdict>>,
+    look: Option<Work<LaneView>>,
+    history: Option<Work<History>>,
+    joins: Vec<BoxFuture<'static, Joined>>,
+    subscribers: Subscribers,
+    unattended_since: Option<Instant>,
+    session_accepts: HashSet<SessionKey>,
+    /// The last known picture, for what is told about the queue.
+    lane: Option<LaneView>,
+    queue_changed: bool,
+    /// How many waits in a row this lane has had.
+    waits: u32,
+    loaded_at: Instant,
+    idle_since: Instant,
+    wake_at: Wake,
+    unload: Option<Unload>,
+}
+
+impl Actor {
+    pub(crate) fn new(
+        thread: ThreadId,
+        shared: Arc<Shared>,
+        commands: mpsc::Receiver<Command>,
+        wake: Arc<Notify>,
+    ) -> Self {
+        let options = LaneOptions {
+            unload_after: shared.options.unload_after,
+        };
+        let now = Instant::now();
+        // Any new id will do: it only has to differ from that of the last load.
+        let epoch = ids::new_row(shared.clock.now_ms()).to_string();
+        Self {
+            thread,
+            commands,
+            wake,
+            state: LaneState::new(options),
+            events: VecDeque::new(),
+            ops: VecDeque::new(),
+            requests: HashMap::new(),
+            next_request: 0,
+            began: None,
+            began_for: None,
+            claimed: None,
+            claimed_for: None,
+            blocked: None,
+            running: None,
+            closing: None,
+            ended: None,
+            slot_wait: None,
+            slot: None,
+            hooks: None,
+            look: Some(shared.store.look(thread)),
+            history: None,
+            joins: Vec::new(),
+            subscribers: Subscribers::new(ids::wire_thread(thread), epoch),
+            unattended_since: Some(now),
+            session_accepts: HashSet::new(),
+            lane: None,
+            queue_changed: false,
+            waits: 0,
+            loaded_at: now,
+            idle_since: now,
+            wake_at: Wake::default(),
+            unload: None,
+            shared,
+        }
+    }
+
+    /// Runs the lane until it is unloaded; why it was.
+    pub(crate) async fn run(mut self) -> (Unload, mpsc::Receiver<Command>) {
+        loop {
+            if let Some(why) = self.unload {
+                self.end(why).await;
+                return (why, self.commands);
+            }
+            let input = self.next().await;
+            self.take_in(input).await;
+        }
+    }
+
+    /// What has to be finished when the task ends.
+    async fn end(&mut self, why: Unload) {
+        if why != Unload::Lost {
+            // Submitted before: the lane is nobody's when whoever comes next looks.
+            while let Some(op) = self.ops.pop_front() {
+                let done = op.await;
+                self.settle_late(done);
+            }
+        }
+        if let Some(running) = self.running.take() {
+            running.task.abort();
+        }
+        // Each engine knows whether the thread still runs something there.
+        for engine in self.shared.engines.values() {
+            engine.close(ids::wire_thread(self.thread)).await;
+        }
+        self.tell_closed(why);
+    }
+
+    async fn take_in(&mut self, input: Input) {
+        match input {
+            Input::Done(done) => self.finish(done),
+            Input::Command(Some(command)) => self.command(command),
+            // The registry is gone: nobody can reach the lane any more.
+            Input::Command(None) => self
+                .events
+                .push_back(Event::Stop(super::event::StopHow::Now)),
+            Input::Said(said) => self.hear(said),
+            Input::Slot(permit) => {
+                self.slot_wait = None;
+                self.slot = Some(permit);
+                self.events.push_back(Event::Slot);
+            }
+            Input::Hooked(verdict) => self.hooked(verdict),
+            Input::Looked(look) => self.looked(look),
+            Input::Joined(joined) => self.join(joined).await,
+            Input::Wake => {
+                if self.look.is_none() {
+                    self.look = Some(self.shared.store.look(self.thread));
+                }
+            }
+            Input::Tick => self.tick(),
+            Input::TellQueue => self.tell_queue().await,
+        }
+        self.apply_events().await;
+    }
+
+    /// Applies what has happened until nothing new follows from it.
+    async fn apply_events(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            let now = self.now();
+            for effect in self.state.apply(now, event) {
+                self.perform(effect).await;
+            }
+        }
+        if !self.state.is_idle() {
+            self.idle_since = Instant::now();
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            wall_ms: self.shared.clock.now_ms(),
+            mono: self.loaded_at.elapsed(),
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.shared.clock.now_ms()
+    }
+
+    fn request(&mut self, pending: Pending) -> RequestNo {
+        self.next_request += 1;
+        let request = RequestNo(self.next_request);
+        self.requests.insert(request, pending);
+        request
+    }
+}

@@ -1,0 +1,175 @@
+//! From commands of clients to events of the lane.
+//!
+//! The invariant here: nothing is decided here. A call about the queue is submitted at once, in the
+//! order it came, and answered in that order; everything else becomes an event.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use turnlane_protocol::approval::Decision;
+use turnlane_protocol::notification::Decider;
+
+use super::Actor;
+use super::answers::Pending;
+use super::results::Done;
+use crate::error::Error;
+use crate::ids;
+use crate::lane::approvals::{NO_ONE_ANSWERED, Patience};
+use crate::lane::command::Command;
+use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow};
+
+impl Actor {
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Start { request, reply } => {
+                let how = request.how;
+                let request = self.request(Pending::Start {
+                    request,
+                    reply,
+                    result: None,
+                    steer: None,
+                });
+                self.events.push_back(Event::Start { request, how });
+            }
+            Command::StartRow { which, reply } => {
+                let request = self.request(Pending::Row {
+                    reply,
+                    result: None,
+                });
+                let how = StartHow::Row(which);
+                self.events.push_back(Event::Start { request, how });
+            }
+            Command::Steer {
+                turn,
+                input,
+                client_id,
+                reply,
+            } => {
+                let request = self.request(Pending::Steer {
+                    input,
+                    client_id,
+                    reply,
+                    result: None,
+                    steer: None,
+                });
+                let turn = ids::turn(turn);
+                self.events.push_back(Event::Steer { request, turn });
+            }
+            Command::Interrupt {
+                turn,
+                queue,
+                by,
+                reply,
+            } => {
+                let request = Some(self.request(Pending::Interrupt { turn, by, reply }));
+                self.events.push_back(Event::Interrupt {
+                    request,
+                    turn: turn.map(ids::turn),
+                    queue,
+                    why: CancelWhy::Interrupt,
+                });
+            }
+            Command::Queue(call) => {
+                let work = call(self.shared.store.as_ref());
+                self.submit(async move { Done::Queue(work.await) });
+            }
+            Command::Decide {
+                approval,
+                decision,
+                by,
+                reason,
+                reply,
+            } => {
+                let answer = self.decide(approval, decision, by, reason);
+                reply.send(answer);
+            }
+            Command::Subscribe {
+                id,
+                subscriber,
+                since,
+                reply,
+            } => self.subscribe(id, subscriber, since, reply),
+            Command::Unsubscribe(id) => {
+                if self.subscribers.remove(id) {
+                    self.subscribers_changed();
+                }
+            }
+            Command::Stop(how) => self.events.push_back(Event::Stop(how)),
+        }
+    }
+
+    /// The number of subscribers is another.
+    pub(super) fn subscribers_changed(&mut self) {
+        let count = self.subscribers.count();
+        if count > 0 {
+            self.unattended_since = None;
+        } else {
+            self.unattended_since.get_or_insert_with(Instant::now);
+        }
+        self.events.push_back(Event::Subscribers(count));
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.forget_when_idle();
+        let now = Instant::now();
+        let patience = self.patience();
+        let unattended_since = self.unattended_since;
+        let mut expired = Vec::new();
+        let mut late = false;
+        if let Some(running) = &mut self.running {
+            while let Some(open) = running
+                .approvals
+                .take_expired(now, unattended_since, patience)
+            {
+                expired.push(open);
+            }
+            late = running.timeout_at.is_some_and(|at| at <= now);
+            if late {
+                running.timeout_at = None;
+            }
+        }
+        for open in expired {
+            let reason = Some(NO_ONE_ANSWERED.to_owned());
+            self.resolve(open, Decision::Decline, Decider::Timeout, reason);
+        }
+        if late {
+            self.events.push_back(Event::Interrupt {
+                request: None,
+                turn: None,
+                queue: AfterInterrupt::Continue,
+                why: CancelWhy::Timeout,
+            });
+        }
+        self.events.push_back(Event::Tick);
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        let Patience {
+            attended,
+            unattended,
+        } = Patience {
+            attended: self.shared.options.approval_timeout,
+            unattended: self.shared.options.unattended_timeout,
+        };
+        // Beyond this tokio's timers would not hold the time.
+        let longest = Duration::from_hours(24 * 365);
+        Patience {
+            attended: attended.min(longest),
+            unattended: unattended.min(longest),
+        }
+    }
+
+    fn decide(
+        &mut self,
+        approval: turnlane_protocol::ids::ApprovalId,
+        decision: Decision,
+        by: Decider,
+        reason: Option<String>,
+    ) -> Result<(), Error> {
+        let running = self.running.as_mut().ok_or(Error::ApprovalNotFound)?;
+        let open = running.approvals.take(approval);
+        let open = open.ok_or(Error::ApprovalNotFound)?;
+        self.resolve(open, decision, by, reason);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The end of a turn: open items closed, everything not yet written put into one transaction.
+//!
+//! The invariant here: every item that began has ended before the turn has, and an end that could
+//! not be recorded is submitted again as it was, never made anew.
+
+use turnlane_engine::{OutcomeStatus, TurnOutcome};
+use turnlane_protocol::approval::Decision;
+use turnlane_protocol::notification::Decider;
+use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
+use turnlane_protocol::usage::TurnUsage;
+use turnlane_store::lane::Paused;
+use turnlane_store::turn::{Complete, Keep, TurnEnd, WaitingChange};
+
+use super::Actor;
+use super::results::Done;
+use crate::ids;
+use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
+use crate::lane::fate::{self, Ended};
+use crate::lane::rows;
+use crate::lane::turn::RunningTurn;
+
+/// A turn that has ended, for what is told when its end is on disk.
+pub(super) struct EndedTurn {
+    /// The turn as clients see it.
+    pub turn: Turn,
+}
+
+impl Actor {
+    pub(super) fn commit_complete(&mut self, how: EndHow, queue: AfterInterrupt) {
+        if self.closing.is_none() {
+            self.prepare_end(how, queue);
+        }
+        let Some(complete) = &self.closing else {
+            return;
+        };
+        let work = self.shared.store.complete(complete.as_ref().clone());
+        self.submit(async move { Done::Complete(work.await) });
+    }
+
+    fn prepare_end(&mut self, how: EndHow, queue: AfterInterrupt) {
+        self.close_open_items();
+        let now_ms = self.now_ms();
+        let keep = if self.subscribers.count() > 0 {
+            Keep::Ours
+        } else {
+            Keep::UnlessIdle
+        };
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let outcome = outcome_of(running, how);
+        let recorded = fate::after_turn(Ended {
+            row: &running.accepted.row,
+            outcome: &outcome,
+            had_effect: running.had_effect,
+            by_shutdown: running.cancelled == Some(CancelWhy::Shutdown),
+            next_turn: ids::new_turn(now_ms),
+            waits_before: self.waits,
+            jitter: jitter(running.accepted.turn.id),
+            now_ms,
+        });
+        self.waits = match &recorded.waiting {
+            WaitingChange::Begin(waiting) => waiting.nth,
+            WaitingChange::End => 0,
+            WaitingChange::Keep => self.waits,
+        };
+        let usage = TurnUsage {
+            turn: outcome.usage.or(running.turn_usage),
+            thread: Some(running.usage.total.into()),
+        };
+        let pause = (queue == AfterInterrupt::Pause).then(|| Paused {
+            reason: "interrupt".to_owned(),
+            by: running.stopped_by.clone(),
+            since_ms: now_ms,
+        });
+        self.closing = Some(Box::new(Complete {
+            grip: running.accepted.grip,
+            row: running.accepted.row.id,
+            turn_ord: running.accepted.turn.ord,
+            end: TurnEnd {
+                status: recorded.status,
+                error: recorded.error.as_ref().map(rows::write),
+                usage: Some(rows::write(&usage)),
+                muted: recorded.muted,
+            },
+            put: std::mem::take(&mut running.put),
+            fate: recorded.fate,
+            waiting: recorded.waiting,
+            pause,
+            keep,
+            at_ms: now_ms,
+        }));
+        let turn = ended_turn(running, &outcome, recorded.error, usage, now_ms);
+        self.ended = Some(Box::new(EndedTurn { turn }));
+    }
+
+    /// Ends what the engine has not: items, steers it never took, approvals.
+    fn close_open_items(&mut self) {
+        let now_ms = self.now_ms();
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let approvals = running.approvals.take_all();
+        let open = running.items.close(now_ms);
+        let untold = std::mem::take(&mut running.untold);
+        for open in &open {
+            running.finish(open.ord, &open.item, now_ms);
+        }
+        for open in approvals {
+            self.resolve_at_end(open, Decision::Cancel, Decider::Interrupt);
+        }
+        for open in open {
+            self.tell_item_completed(open.item, now_ms);
+        }
+        for item in untold.into_values() {
+            self.tell_item_started(item.clone(), now_ms);
+            self.tell_item_completed(item, now_ms);
+        }
+    }
+}
+
+/// How the turn ended, seen by the lane: an engine that was told to stop and did not complete was
+/// interrupted, whatever it says.
+fn outcome_of(running: &mut RunningTurn, how: EndHow) -> TurnOutcome {
+    let said = running.outcome.take();
+    let mut outcome = match how {
+        EndHow::Ended => said.unwrap_or_else(TurnOutcome::lost),
+        EndHow::Dropped => TurnOutcome::interrupted(),
+    };
+    if running.cancelled.is_some() && outcome.status == OutcomeStatus::Failed {
+        outcome.status = OutcomeStatus::Interrupted;
+    }
+    if running.cancelled == Some(CancelWhy::Timeout) && outcome.status != OutcomeStatus::Completed {
+        outcome.error = Some(TurnError::new(
+            "the turn took longer than it may",
+            CodexErrorInfo::Other,
+            ErrorKind::Timeout,
+        ));
+    }
+    outcome
+}
+
+fn ended_turn(
+    running: &RunningTurn,
+    outcome: &TurnOutcome,
+    error: Option<TurnError>,
+    usage: TurnUsage,
+    now_ms: i64,
+) -> Turn {
+    let accepted = &running.accepted;
+    let completed = outcome.status == OutcomeStatus::Completed;
+    let last = running.last_message.clone().filter(|_| completed);
+    Turn {
+        items_view: if completed {
+            ItemsView::Summary
+        } else {
+            ItemsView::NotLoaded
+        },
+        items: last.into_iter().collect(),
+        status: match outcome.status {
+            OutcomeStatus::Completed => TurnStatus::Completed,
+            OutcomeStatus::Failed => TurnStatus::Failed,
+            OutcomeStatus::Interrupted => TurnStatus::Interrupted,
+        },
+        error,
+        completed_at: Some(now_ms.div_euclid(1_000)),
+        duration_ms: Some((now_ms - accepted.turn.started_ms).max(0)),
+        usage: Some(usage),
+        ..super::telling::running_turn(accepted)
+    }
+}
+
+/// A number from 0 to 999 that differs from turn to turn and needs no randomness.
+fn jitter(turn: turnlane_store::TurnId) -> u32 {
+    let bits = turn.as_uuid().as_u128();
+    u32::try_from(bits % 1_000).unwrap_or(0)
+}

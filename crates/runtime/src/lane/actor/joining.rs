@@ -1,0 +1,185 @@
+//! How a subscriber joins: a cut in the task, reads outside of it, then live.
+//!
+//! The invariant here: the picture and the notices that follow meet exactly at the cut. What was
+//! written before the cut is read after a flush; what is open at the cut is in the cut; what happens
+//! after it is held until the picture was given.
+
+use std::sync::Arc;
+
+use turnlane_protocol::approval::Approval;
+use turnlane_protocol::item::ThreadItem;
+use turnlane_protocol::usage::ThreadTokenUsage;
+use turnlane_store::StoreError;
+use turnlane_store::queue::{QueueFrom, QueuePage, QueueQuery};
+use turnlane_store::thread::{Direction, ThreadRow};
+use turnlane_store::turn::{ItemQuery, ItemRow, TurnRow};
+
+use super::Actor;
+use super::telling::QUEUE_ROWS_TOLD;
+use crate::error::Error;
+use crate::lane::command::Reply;
+use crate::lane::rows;
+use crate::lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
+use crate::notice::{Notice, Subscriber, SubscriberId};
+
+/// How many items of the running turn a picture holds; the rest is read by pages.
+const ITEMS_MAX: u32 = 10_000;
+
+/// What is known in the task at the cut.
+struct Cut {
+    seq: u64,
+    turn: Option<TurnRow>,
+    open: Vec<(i64, ThreadItem)>,
+    next_item_ord: i64,
+    usage: Option<ThreadTokenUsage>,
+    approvals: Vec<Approval>,
+}
+
+/// What was read outside of the task.
+struct Read {
+    thread: ThreadRow,
+    queue: QueuePage,
+    ended: Vec<ItemRow>,
+}
+
+/// A subscriber whose picture is complete.
+pub(super) struct Joined {
+    id: SubscriberId,
+    cut: Cut,
+    read: Result<Read, StoreError>,
+    missed: Option<Vec<Arc<Notice>>>,
+    reply: Reply<Box<Snapshot>>,
+}
+
+impl Actor {
+    pub(super) fn subscribe(
+        &mut self,
+        id: SubscriberId,
+        subscriber: Arc<dyn Subscriber>,
+        since: Option<Since>,
+        reply: Reply<Box<Snapshot>>,
+    ) {
+        let missed = since.and_then(|since| self.subscribers.missed(&since));
+        let seq = self.subscribers.cut(id, subscriber);
+        let cut = self.cut(seq);
+        self.subscribers_changed();
+        let store = Arc::clone(&self.shared.store);
+        let thread = self.thread;
+        self.joins.push(Box::pin(async move {
+            let read = read(store.as_ref(), thread, &cut).await;
+            Joined {
+                id,
+                cut,
+                read,
+                missed,
+                reply,
+            }
+        }));
+    }
+
+    fn cut(&self, seq: u64) -> Cut {
+        let running = self.running.as_ref();
+        let began = self.began.as_ref();
+        let turn = running
+            .map(|running| running.accepted.turn.clone())
+            .or_else(|| began.map(|accepted| accepted.turn.clone()));
+        Cut {
+            seq,
+            turn,
+            open: running.map_or_else(Vec::new, |running| {
+                let open = running.items.in_order();
+                open.into_iter().map(|open| (open.ord, open.item)).collect()
+            }),
+            next_item_ord: running.map_or(i64::MAX, |running| running.next_item_ord()),
+            usage: running.map(|running| running.usage),
+            approvals: running.map_or_else(Vec::new, |running| running.approvals.list()),
+        }
+    }
+
+    /// The picture is complete: answers, tells what was missed or held, and goes live.
+    pub(super) async fn join(&mut self, joined: Joined) {
+        let Joined {
+            id,
+            cut,
+            read,
+            missed,
+            reply,
+        } = joined;
+        if !self.subscribers.has(id) {
+            // It left, or so much happened meanwhile that it would never catch up.
+            reply.send(Err(Error::Overloaded));
+            self.subscribers_changed();
+            return;
+        }
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.subscribers.remove(id);
+                self.subscribers_changed();
+                reply.send(Err(error.into()));
+                return;
+            }
+        };
+        let usage = read.thread.usage.as_ref();
+        let usage = usage.and_then(|usage| rows::read(usage).ok());
+        let open: Vec<_> = cut.open.into_iter().map(|(_, item)| item).collect();
+        reply.send(Ok(Box::new(Snapshot {
+            epoch: self.subscribers.epoch().to_owned(),
+            seq: cut.seq,
+            replay: if missed.is_some() {
+                Replay::Events
+            } else {
+                Replay::Snapshot
+            },
+            running: cut.turn.map(|turn| RunningSnapshot {
+                turn,
+                ended: read.ended,
+                open,
+            }),
+            usage: cut.usage.or(usage),
+            approvals: cut.approvals,
+            thread: read.thread,
+            queue: read.queue,
+        })));
+        self.subscribers.go_live(id, &missed.unwrap_or_default());
+    }
+}
+
+async fn read(
+    store: &dyn turnlane_store::Store,
+    thread: turnlane_store::ThreadId,
+    cut: &Cut,
+) -> Result<Read, StoreError> {
+    store.flush().await?;
+    let row = store.thread(thread).await?;
+    let row = row.ok_or(StoreError::ThreadNotFound(thread))?;
+    let queue = store
+        .queue(QueueQuery {
+            thread,
+            from: QueueFrom::Head,
+            limit: QUEUE_ROWS_TOLD,
+        })
+        .await?;
+    let mut ended = Vec::new();
+    if let Some(turn) = &cut.turn {
+        let page = store
+            .items(ItemQuery {
+                thread,
+                turn_ord: Some(turn.ord),
+                after_ord: None,
+                direction: Direction::Ascending,
+                limit: ITEMS_MAX,
+            })
+            .await?;
+        // What ended after the cut is told as a notice; what was open at it is shown as open.
+        let before = |item: &ItemRow| {
+            item.ord < cut.next_item_ord && !cut.open.iter().any(|(ord, _)| *ord == item.ord)
+        };
+        ended.extend(page.rows.into_iter().filter(before));
+    }
+    Ok(Read {
+        thread: row,
+        queue,
+        ended,
+    })
+}

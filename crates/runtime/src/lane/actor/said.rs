@@ -1,0 +1,318 @@
+//! What the engine says: told to subscribers at once, written with the next write.
+//!
+//! The invariant here: what stands before a question of the engine was taken in before the question
+//! is answered. Items and deltas go past the rules of the lane; only questions about steering and
+//! the end of the turn reach them.
+
+use tokio::time::Instant;
+use turnlane_engine::{
+    ApprovalRequest, Decided, Event as Happened, Fenced, Reply, Said, ToolAnswer, TurnOutcome,
+};
+use turnlane_protocol::approval::Decision;
+use turnlane_protocol::item::ThreadItem;
+use turnlane_protocol::notification::{
+    Decider, ItemPlace, RateLimitsUpdated, ReasoningSummaryPartAdded, ServerNotification,
+    TerminalInteraction, ThreadTokenUsageUpdated, TurnDiffUpdated, TurnFailing, TurnPlanUpdated,
+    Warning,
+};
+use turnlane_store::approval::{ApprovalAsked, ApprovalResolved};
+use turnlane_store::crash;
+use turnlane_store::turn::Level;
+
+use super::Actor;
+use super::results::Done;
+use crate::ids;
+use crate::lane::approvals::{self, Open, SessionKey};
+use crate::lane::event::Event;
+use crate::lane::rows;
+use crate::notice::NoticeBody;
+
+impl Actor {
+    /// Takes in what the engine said; nothing means that it is gone.
+    pub(super) fn hear(&mut self, said: Vec<Said>) {
+        if said.is_empty() {
+            self.engine_ended(TurnOutcome::lost());
+            return;
+        }
+        for said in said {
+            self.hear_one(said);
+        }
+        self.withdraw_approvals();
+        self.write_items();
+    }
+
+    fn hear_one(&mut self, said: Said) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.outcome.is_some() {
+            // Whatever follows the end is passed over.
+            return;
+        }
+        match said {
+            Said::Event(event) => self.happened(event),
+            Said::Record(entries) => running.record(entries),
+            Said::Commit(reply) | Said::Accepted(reply) | Said::HandingOver { reply, .. } => {
+                self.write(Level::Durable, Some(reply))
+            }
+            Said::SaveState { state, reply } => {
+                running.put.engine_state = Some(state.get().to_owned().into());
+                self.write(Level::Durable, Some(reply));
+            }
+            Said::Approve { request, reply } => self.ask_approval(&request, reply),
+            Said::CloseSteer(reply) => {
+                running.close_steer = Some(reply);
+                let waiting = running.end.as_ref().map_or(0, |end| end.steer.waiting());
+                self.events.push_back(Event::CloseSteer { waiting });
+            }
+            Said::CallTool { call, reply } => {
+                // No turn is offered a tool of the runtime yet, so this one was made up.
+                let _ = reply.send(ToolAnswer {
+                    text: format!("there is no tool {}", call.tool),
+                    success: false,
+                    end_turn: false,
+                });
+            }
+            Said::Ended(outcome) => self.engine_ended(*outcome),
+        }
+    }
+
+    fn engine_ended(&mut self, outcome: TurnOutcome) {
+        if let Some(running) = &mut self.running {
+            running.end = None;
+            running.outcome.get_or_insert(outcome);
+            crash::point("turn:ended");
+            self.events.push_back(Event::Ended);
+        }
+    }
+
+    /// Writes what is not written yet, if items have ended.
+    fn write_items(&mut self) {
+        let Some(running) = &self.running else {
+            return;
+        };
+        // Entries alone wait for the next write, as the engine boundary promises no more.
+        let put = &running.put;
+        let due = !put.items.is_empty() || !put.asked.is_empty() || !put.resolved.is_empty();
+        if due && running.outcome.is_none() {
+            self.write(Level::Visible, None);
+        }
+    }
+
+    fn write(&mut self, level: Level, reply: Option<Reply<Result<(), Fenced>>>) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let put = std::mem::take(&mut running.put);
+        let work = self
+            .shared
+            .store
+            .put(running.accepted.grip, put.clone(), level);
+        let put = Box::new(put);
+        self.submit(async move {
+            let result = work.await;
+            Done::Put { result, put, reply }
+        });
+    }
+
+    fn happened(&mut self, event: Happened) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let (thread_id, turn_id) = (ids::wire_thread(self.thread), running.turn_id());
+        let said = match event {
+            Happened::ItemStarted(item) => return self.item_started(*item),
+            Happened::ItemCompleted(item) => return self.item_completed(*item),
+            Happened::Delta {
+                item_id,
+                kind,
+                text,
+            } => {
+                running.items.grow(&item_id, kind, &text);
+                let place = ItemPlace {
+                    thread_id,
+                    turn_id,
+                    item_id,
+                };
+                self.tell(NoticeBody::Delta { kind, place, text });
+                return;
+            }
+            Happened::SummaryPartAdded {
+                item_id,
+                summary_index,
+            } => ServerNotification::ReasoningSummaryPartAdded(ReasoningSummaryPartAdded {
+                thread_id,
+                turn_id,
+                item_id,
+                summary_index,
+            }),
+            Happened::TerminalInteraction {
+                item_id,
+                process_id,
+                stdin,
+            } => ServerNotification::TerminalInteraction(TerminalInteraction {
+                thread_id,
+                turn_id,
+                item_id,
+                process_id,
+                stdin,
+            }),
+            Happened::Usage {
+                last,
+                context_window,
+            } => {
+                running.used(last, context_window);
+                ServerNotification::ThreadTokenUsageUpdated(ThreadTokenUsageUpdated {
+                    thread_id,
+                    turn_id,
+                    token_usage: running.usage,
+                })
+            }
+            Happened::Plan { explanation, plan } => {
+                ServerNotification::TurnPlanUpdated(TurnPlanUpdated {
+                    thread_id,
+                    turn_id,
+                    explanation,
+                    plan,
+                })
+            }
+            Happened::Diff(diff) => ServerNotification::TurnDiffUpdated(TurnDiffUpdated {
+                thread_id,
+                turn_id,
+                diff,
+            }),
+            Happened::Warning(message) => ServerNotification::Warning(Warning {
+                thread_id: Some(thread_id),
+                message,
+            }),
+            Happened::Retry(error) => ServerNotification::Error(TurnFailing {
+                error,
+                will_retry: true,
+                thread_id,
+                turn_id,
+            }),
+            Happened::RateLimits(rate_limits) => {
+                ServerNotification::RateLimitsUpdated(RateLimitsUpdated { rate_limits })
+            }
+        };
+        self.tell_said(said);
+    }
+
+    fn item_started(&mut self, item: ThreadItem) {
+        let now_ms = self.now_ms();
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        // The item of a steer is numbered and stored already.
+        if !running.untold.contains_key(&item.id) {
+            let ord = running.item_ord();
+            running.items.start(ord, item.clone());
+        }
+        self.tell_item_started(item, now_ms);
+    }
+
+    fn item_completed(&mut self, item: ThreadItem) {
+        let now_ms = self.now_ms();
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.untold.remove(&item.id).is_none() {
+            let ord = match running.items.end(&item.id) {
+                Some(ord) => ord,
+                None => running.item_ord(),
+            };
+            running.finish(ord, &item, now_ms);
+        }
+        self.tell_item_completed(item, now_ms);
+    }
+
+    fn ask_approval(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
+        let key = SessionKey::of(&request.subject);
+        if self.session_accepts.contains(&key) {
+            let _ = reply.send(Decided::new(Decision::Accept));
+            return;
+        }
+        let now_ms = self.now_ms();
+        let wait = self.patience().attended;
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let id = ids::new_approval(now_ms);
+        let expires_ms = now_ms + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
+        let place = (ids::wire_thread(self.thread), running.turn_id());
+        let approval = approvals::shown(id, place, request, now_ms, expires_ms);
+        running.put.asked.push(ApprovalAsked {
+            id: id.as_uuid().into(),
+            turn: running.accepted.turn.id,
+            body: rows::write(&approval),
+            requested_ms: now_ms,
+            expires_ms,
+        });
+        let first = running.approvals.is_empty();
+        running
+            .approvals
+            .ask(approval.clone(), key, reply, Instant::now());
+        if first {
+            self.tell_active();
+        }
+        self.tell(NoticeBody::ApprovalRequested(Box::new(approval)));
+    }
+
+    /// Ends approvals whose engine does not wait for them any more.
+    fn withdraw_approvals(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        for open in running.approvals.take_withdrawn() {
+            self.resolve(open, Decision::Cancel, Decider::Interrupt, None);
+        }
+    }
+
+    /// Ends an approval: the engine is answered, the decision is recorded and told.
+    pub(super) fn resolve(
+        &mut self,
+        open: Open,
+        decision: Decision,
+        by: Decider,
+        reason: Option<String>,
+    ) {
+        let now_ms = self.now_ms();
+        if matches!(
+            decision,
+            Decision::AcceptForSession | Decision::AcceptWithExecpolicyAmendment { .. }
+        ) {
+            self.session_accepts.insert(open.key);
+        }
+        if let Some(running) = &mut self.running {
+            running.put.resolved.push(ApprovalResolved {
+                id: open.approval.approval_id.as_uuid().into(),
+                decision: rows::write(&decision).as_str().to_owned(),
+                decided_by: Some(rows::write(&by).as_str().trim_matches('"').to_owned()),
+                reason: reason.clone(),
+                resolved_ms: now_ms,
+            });
+        }
+        let decided = Decided {
+            decision: decision.clone(),
+            reason: reason.clone(),
+        };
+        // Recorded before the engine can act on it.
+        if self.closing.is_none() {
+            self.write(Level::Visible, None);
+        }
+        let _ = open.reply.send(decided);
+        self.tell(NoticeBody::ApprovalResolved {
+            approval: Box::new(open.approval),
+            decision,
+            by,
+            reason,
+        });
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.approvals.is_empty())
+        {
+            self.tell_active();
+        }
+    }
+}

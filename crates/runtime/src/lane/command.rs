@@ -1,0 +1,161 @@
+//! What others ask of a lane's task, and how it answers.
+//!
+//! The invariant here: a [`Reply`] is answered when it is used and when it is dropped, so no caller
+//! waits for a lane that has gone. An answer goes straight to where it is wanted, before whatever it
+//! causes is told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use turnlane_engine::BoxFuture;
+use turnlane_protocol::approval::Decision;
+use turnlane_protocol::ids::{ApprovalId, TurnId};
+use turnlane_protocol::input::UserInput;
+use turnlane_protocol::method::TurnStartParams;
+use turnlane_protocol::notification::Decider;
+use turnlane_store::Store;
+use turnlane_store::lane::LaneView;
+use turnlane_store::queue::{Repeated, Row, Which};
+use turnlane_store::turn::{AcceptedTurn, TurnRow};
+
+use super::event::{AfterInterrupt, StartHow, StopHow};
+use super::subscribers::{Since, Snapshot};
+use crate::error::Error;
+use crate::notice::{Subscriber, SubscriberId};
+
+/// Where an answer goes.
+pub struct Reply<T>(Option<Box<dyn FnOnce(Result<T, Error>) + Send>>);
+
+impl<T: Send + 'static> Reply<T> {
+    /// Calls `answer` with the answer, in the lane's task; it must not block.
+    pub fn new(answer: impl FnOnce(Result<T, Error>) + Send + 'static) -> Self {
+        Self(Some(Box::new(answer)))
+    }
+
+    /// A reply, and where its answer arrives.
+    pub fn channel() -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever stopped waiting needs no answer.
+        let reply = Self::new(move |answer| drop(sender.send(answer)));
+        (reply, receiver)
+    }
+}
+
+impl<T> Reply<T> {
+    /// Answers.
+    pub(crate) fn send(mut self, answer: Result<T, Error>) {
+        if let Some(reply) = self.0.take() {
+            reply(answer);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            reply(Err(Error::Lost));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply")
+    }
+}
+
+/// A turn that somebody wants.
+#[derive(Clone, Debug)]
+pub struct StartRequest {
+    /// What it is started with.
+    pub params: TurnStartParams,
+    /// What else would do when a turn runs.
+    pub how: StartHow,
+    /// The same key again starts nothing.
+    pub key: Option<String>,
+    /// Whether it goes with this worker while it waits.
+    pub bound: Bound,
+    /// How long it may take from its acceptance.
+    pub timeout: Option<Duration>,
+}
+
+/// With whom a waiting row goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// With nobody.
+    No,
+    /// With this worker.
+    ToThisWorker,
+}
+
+/// What became of a wanted turn.
+#[derive(Clone, Debug)]
+pub enum StartAnswer {
+    /// It has begun: turn and message are on disk.
+    Begun(Box<TurnRow>),
+    /// The running turn was given the input: the message is on disk.
+    Steered(TurnId),
+    /// It waits in the queue: the row is on disk.
+    Queued(Box<Row>),
+    /// The key was there with the same content.
+    Repeated(Box<Repeated>),
+}
+
+impl From<&AcceptedTurn> for StartAnswer {
+    fn from(accepted: &AcceptedTurn) -> Self {
+        Self::Begun(Box::new(accepted.turn.clone()))
+    }
+}
+
+/// A call about the queue: submits its operation, and says what came of it.
+pub(crate) type QueueCall = Box<dyn FnOnce(&dyn Store) -> BoxFuture<'static, QueueDone> + Send>;
+
+/// A call about the queue that has come to its end and is not answered yet.
+pub(crate) struct QueueDone {
+    /// The lane afterwards, when the call changed something.
+    pub lane: Option<LaneView>,
+    /// Answers the caller.
+    pub answer: Box<dyn FnOnce() + Send>,
+}
+
+/// What others ask of a lane.
+pub(crate) enum Command {
+    Start {
+        request: Box<StartRequest>,
+        reply: Reply<StartAnswer>,
+    },
+    StartRow {
+        which: Which,
+        reply: Reply<StartAnswer>,
+    },
+    Steer {
+        turn: TurnId,
+        input: Vec<UserInput>,
+        client_id: Option<String>,
+        reply: Reply<TurnId>,
+    },
+    Interrupt {
+        turn: Option<TurnId>,
+        queue: AfterInterrupt,
+        by: Option<String>,
+        reply: Reply<()>,
+    },
+    Queue(QueueCall),
+    Decide {
+        approval: ApprovalId,
+        decision: Decision,
+        by: Decider,
+        reason: Option<String>,
+        reply: Reply<()>,
+    },
+    Subscribe {
+        id: SubscriberId,
+        subscriber: Arc<dyn Subscriber>,
+        since: Option<Since>,
+        reply: Reply<Box<Snapshot>>,
+    },
+    Unsubscribe(SubscriberId),
+    Stop(StopHow),
+}

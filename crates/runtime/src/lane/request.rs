@@ -1,0 +1,115 @@
+//! From an accepted turn to what its engine gets.
+//!
+//! The invariant here: a request is complete; the engine never has to ask for more. A history that
+//! cannot be read fails the turn before the first model call.
+
+use std::sync::Arc;
+
+use turnlane_engine::{
+    Engine, Entry, EntryKind, Sink, TurnControl, TurnKind, TurnOutcome, TurnRequest,
+    UnrecordedMessage,
+};
+use turnlane_protocol::ids::ItemId;
+use turnlane_protocol::method::TurnStartParams;
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
+use turnlane_store::StoreError;
+use turnlane_store::turn::{AcceptedTurn, EntryRow, History};
+
+use super::rows;
+use crate::ids;
+use crate::settings::Settings;
+
+/// What the engine gets, but for the history; an error text when what is stored cannot be read.
+pub(crate) fn from_accepted(accepted: &AcceptedTurn) -> Result<TurnRequest, String> {
+    let params: TurnStartParams = rows::read(&accepted.row.params)?;
+    let settings: Settings = rows::read(&accepted.thread.settings)?;
+    let attempt = accepted.turn.attempt;
+    let client_id = if attempt > 1 {
+        format!("{}#{attempt}", accepted.row.client_id)
+    } else {
+        accepted.row.client_id.clone()
+    };
+    let usage = accepted.thread.usage.as_ref();
+    let state = accepted.thread.engine_state.as_ref();
+    Ok(TurnRequest {
+        kind: TurnKind::Turn,
+        thread_id: ids::wire_thread(accepted.lane.thread),
+        turn_id: ids::wire_turn(accepted.turn.id),
+        client_id,
+        attempt,
+        context: Vec::new(),
+        engine_state: state.and_then(|state| rows::read(state).ok()),
+        history: Vec::new(),
+        unrecorded: Vec::new(),
+        input: params.input.clone(),
+        item_id: accepted
+            .item
+            .as_ref()
+            .map(|item| ItemId::from(item.id.as_str())),
+        settings: settings.for_turn(&params),
+        runtime_tools: Vec::new(),
+        thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
+    })
+}
+
+/// Runs the turn, or says at once why it cannot be run.
+pub(crate) async fn run(
+    engine: Option<Arc<dyn Engine>>,
+    request: Result<TurnRequest, String>,
+    history: Result<History, StoreError>,
+    first_item: Option<String>,
+    sink: Sink,
+    control: TurnControl,
+) {
+    let prepared = prepare(request, history, first_item.as_deref());
+    match (engine, prepared) {
+        (Some(engine), Ok(request)) => turnlane_engine::run(engine, request, sink, control).await,
+        (None, _) => {
+            let text = "the engine of this thread is not available in this worker";
+            refuse(text, ErrorKind::EngineUnavailable, sink).await;
+        }
+        (_, Err(why)) => refuse(&why, ErrorKind::Other, sink).await,
+    }
+}
+
+async fn refuse(why: &str, kind: ErrorKind, sink: Sink) {
+    let error = TurnError::new(why, CodexErrorInfo::Other, kind);
+    turnlane_engine::end(TurnOutcome::cannot_start(error), sink).await;
+}
+
+fn prepare(
+    request: Result<TurnRequest, String>,
+    history: Result<History, StoreError>,
+    first_item: Option<&str>,
+) -> Result<TurnRequest, String> {
+    let mut request = request?;
+    let history = history.map_err(|error| format!("the history could not be read: {error}"))?;
+    request.history = history.entries.into_iter().map(entry).collect();
+    let others = history.unrecorded.into_iter();
+    request.unrecorded = others
+        .filter(|message| Some(message.item.id.as_str()) != first_item)
+        .filter_map(|message| {
+            Some(UnrecordedMessage {
+                turn_id: ids::wire_turn(message.turn),
+                item: rows::read(&message.item.body).ok()?,
+            })
+        })
+        .collect();
+    Ok(request)
+}
+
+fn entry(row: EntryRow) -> Entry {
+    let calls = row.call_ids.as_deref();
+    Entry {
+        turn_id: ids::wire_turn(row.turn),
+        provider: row.provider.unwrap_or_default(),
+        model: row.model.unwrap_or_default(),
+        // A kind of a later version is told to the model as it is, and otherwise left alone.
+        kind: EntryKind::from_word(&row.kind).unwrap_or(EntryKind::Note),
+        item_id: row.item_id.map(ItemId::from),
+        call_ids: calls
+            .and_then(|calls| serde_json::from_str(calls).ok())
+            .unwrap_or_default(),
+        items: row.items.as_str().to_owned(),
+    }
+}

@@ -1,0 +1,197 @@
+//! The loaded lanes of a worker.
+//!
+//! The invariant here: at most one task per thread, and no command is lost between two of them: a
+//! task that ends hands what came too late to a task loaded anew before anybody else can reach it.
+//!
+//! Theory of operation: one map behind a lock that is held for a few instructions. A lane's task is
+//! spawned when somebody needs it and leaves the map itself when its rules say so.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, mpsc, watch};
+use turnlane_store::ThreadId;
+
+use crate::error::Error;
+use crate::lane::actor::{Actor, COMMANDS_MAX};
+use crate::lane::command::Command;
+use crate::lane::event::{StopHow, Unload};
+use crate::shared::Shared;
+
+/// A loaded lane, for those who ask something of it.
+#[derive(Clone)]
+struct Loaded {
+    commands: mpsc::Sender<Command>,
+    wake: Arc<Notify>,
+}
+
+/// The loaded lanes.
+pub(crate) struct Lanes {
+    shared: Arc<Shared>,
+    loaded: Mutex<Map>,
+    /// How many are loaded, for whoever waits for the last one.
+    count: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Map {
+    lanes: HashMap<ThreadId, Loaded>,
+    stopping: bool,
+}
+
+impl Lanes {
+    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            loaded: Mutex::new(Map::default()),
+            count: watch::Sender::new(0),
+        })
+    }
+
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a command to the lane of a thread, loading it if need be. Waits while the lane has too
+    /// many commands already.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        thread: ThreadId,
+        command: Command,
+    ) -> Result<(), Error> {
+        let mut command = command;
+        loop {
+            let Some(lane) = self.get_or_load(thread) else {
+                return Err(Error::Stopping);
+            };
+            match lane.commands.send(command).await {
+                Ok(()) => return Ok(()),
+                // The task is ending; the next one is about to be there.
+                Err(refused) => command = refused.0,
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Gives a command to the lane of a thread if it is loaded; gives it back if it is not.
+    pub(crate) async fn send_if_loaded(
+        &self,
+        thread: ThreadId,
+        command: Command,
+    ) -> Result<(), Command> {
+        let mut command = command;
+        loop {
+            let Some(lane) = self.map().lanes.get(&thread).cloned() else {
+                return Err(command);
+            };
+            match lane.commands.send(command).await {
+                Ok(()) => return Ok(()),
+                Err(refused) => command = refused.0,
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Makes sure that a lane is loaded.
+    pub(crate) fn load(self: &Arc<Self>, thread: ThreadId) {
+        let _ = self.get_or_load(thread);
+    }
+
+    pub(crate) fn is_loaded(&self, thread: ThreadId) -> bool {
+        self.map().lanes.contains_key(&thread)
+    }
+
+    /// Makes a loaded lane look at its queue.
+    pub(crate) fn wake(&self, thread: ThreadId) {
+        if let Some(lane) = self.map().lanes.get(&thread) {
+            lane.wake.notify_one();
+        }
+    }
+
+    /// How many lanes are loaded.
+    pub(crate) fn count(&self) -> usize {
+        self.map().lanes.len()
+    }
+
+    fn get_or_load(self: &Arc<Self>, thread: ThreadId) -> Option<Loaded> {
+        let mut map = self.map();
+        if let Some(lane) = map.lanes.get(&thread) {
+            return Some(lane.clone());
+        }
+        if map.stopping {
+            return None;
+        }
+        let (lane, commands) = new_lane();
+        map.lanes.insert(thread, lane.clone());
+        self.count.send_modify(|count| *count += 1);
+        self.spawn(thread, &lane, commands);
+        Some(lane)
+    }
+
+    fn spawn(self: &Arc<Self>, thread: ThreadId, lane: &Loaded, commands: mpsc::Receiver<Command>) {
+        let lanes = Arc::clone(self);
+        let wake = Arc::clone(&lane.wake);
+        tokio::spawn(async move {
+            let actor = Actor::new(thread, Arc::clone(&lanes.shared), commands, wake);
+            // Boxed: what a lane's loop may need is large, and most lanes are idle.
+            let (why, commands) = Box::pin(actor.run()).await;
+            lanes.unloaded(thread, why, commands).await;
+        });
+    }
+
+    /// A task has ended: leaves the map, or is replaced by a new one that gets what came too late.
+    async fn unloaded(
+        self: Arc<Self>,
+        thread: ThreadId,
+        why: Unload,
+        mut commands: mpsc::Receiver<Command>,
+    ) {
+        commands.close();
+        let mut late = Vec::new();
+        while let Some(command) = commands.recv().await {
+            late.push(command);
+        }
+        // Nobody is told to stop twice, and a subscriber that left has left.
+        late.retain(|command| !matches!(command, Command::Stop(_) | Command::Unsubscribe(_)));
+        let mut map = self.map();
+        self.shared.forget_revision(thread);
+        if late.is_empty() || why == Unload::Stopping || map.stopping {
+            map.lanes.remove(&thread);
+            self.count.send_modify(|count| *count -= 1);
+            // What is dropped here is answered by its reply.
+            return;
+        }
+        let (lane, commands) = new_lane();
+        for command in late {
+            // As many as fitted into the old channel fit into the new one.
+            drop(lane.commands.try_send(command));
+        }
+        map.lanes.insert(thread, lane.clone());
+        self.spawn(thread, &lane, commands);
+    }
+
+    /// Stops all lanes and waits for the last one. Nothing is loaded any more.
+    pub(crate) async fn stop(&self, how: StopHow) {
+        let all: Vec<_> = {
+            let mut map = self.map();
+            map.stopping = true;
+            map.lanes.values().cloned().collect()
+        };
+        for lane in all {
+            // A lane that ends by itself meanwhile needs no telling.
+            let _ = lane.commands.send(Command::Stop(how)).await;
+        }
+        let mut count = self.count.subscribe();
+        // The sender is ours, so this ends only with the last lane.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+fn new_lane() -> (Loaded, mpsc::Receiver<Command>) {
+    let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
+    let lane = Loaded {
+        commands,
+        wake: Arc::new(Notify::new()),
+    };
+    (lane, receiver)
+}

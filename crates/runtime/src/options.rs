@@ -1,0 +1,70 @@
+//! What a runtime is made with: plain data, with the defaults of the documentation.
+//!
+//! The invariant here: every bound of the runtime that a person may want to change has a name here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnlane_engine::BoxFuture;
+use turnlane_protocol::ids::ThreadId;
+use turnlane_store::queue::Row;
+
+/// Options of a runtime.
+#[derive(Clone)]
+pub struct Options {
+    /// Which lanes this worker drains.
+    pub drain: Drain,
+    /// How many queued turns run at once.
+    pub max_running: usize,
+    /// How long a lane that nobody needs stays loaded.
+    pub unload_after: Duration,
+    /// For how long the keys of ended rows are remembered.
+    pub dedupe_window: Duration,
+    /// How often a row may lose its worker between claim and hand-over.
+    pub losses_max: u32,
+    /// How long an approval waits for somebody.
+    pub approval_timeout: Duration,
+    /// How long it waits when nobody listens.
+    pub unattended_timeout: Duration,
+    /// What is asked between the claim of a queued turn and its acceptance.
+    pub before_turn: Option<Arc<dyn BeforeTurn>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            drain: Drain::All,
+            max_running: 32,
+            unload_after: Duration::from_mins(30),
+            dedupe_window: Duration::from_hours(24),
+            losses_max: 3,
+            approval_timeout: Duration::from_hours(1),
+            unattended_timeout: Duration::from_mins(10),
+            before_turn: None,
+        }
+    }
+}
+
+/// Which lanes a worker drains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// All of its store, by itself.
+    All,
+    /// Those that somebody loaded, or added a row to, through it.
+    Loaded,
+}
+
+/// Decides about a queued turn that is claimed and not yet accepted.
+pub trait BeforeTurn: Send + Sync {
+    /// Asked once per claim; may be asked again for the same row after a crash.
+    fn before_turn(&self, thread: ThreadId, row: &Row) -> BoxFuture<'static, BeforeTurnVerdict>;
+}
+
+/// What was decided about a claimed row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BeforeTurnVerdict {
+    /// Its turn begins.
+    Go,
+    /// It cannot start, for this reason.
+    Block(String),
+}

@@ -1,0 +1,126 @@
+//! What all lanes of a worker share: store, engines, clock, slots, watchers.
+//!
+//! The invariant here: nothing in it belongs to one lane, and none of its locks is held across an
+//! await.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use turnlane_engine::Engine;
+use turnlane_store::{Store, ThreadId};
+
+use crate::clock::Clock;
+use crate::notice::{Notice, Subscriber, SubscriberId};
+use crate::options::Options;
+
+/// What all lanes share.
+pub(crate) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub engines: HashMap<String, Arc<dyn Engine>>,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    pub slots: Arc<Slots>,
+    /// Wakes the dispatcher.
+    pub work: Notify,
+    names: Arc<BTreeSet<String>>,
+    watchers: Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>,
+    /// The last revision that each loaded lane has seen.
+    revisions: Mutex<HashMap<ThreadId, i64>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        engines: Vec<Arc<dyn Engine>>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Self {
+        let engines: HashMap<_, _> = engines
+            .into_iter()
+            .map(|engine| (engine.name().to_owned(), engine))
+            .collect();
+        Self {
+            names: Arc::new(engines.keys().cloned().collect()),
+            slots: Arc::new(Slots::new(options.max_running)),
+            store,
+            engines,
+            clock,
+            options,
+            work: Notify::new(),
+            watchers: Mutex::new(HashMap::new()),
+            revisions: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The engines of this worker.
+    pub(crate) fn engine_names(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&self.names)
+    }
+
+    pub(crate) fn dedupe_window_ms(&self) -> i64 {
+        i64::try_from(self.options.dedupe_window.as_millis()).unwrap_or(i64::MAX / 2)
+    }
+
+    pub(crate) fn watch(&self, id: SubscriberId, subscriber: Arc<dyn Subscriber>) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.insert(id, subscriber);
+    }
+
+    pub(crate) fn unwatch(&self, id: SubscriberId) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.remove(&id);
+    }
+
+    /// Tells those who want to know about all threads.
+    pub(crate) fn tell_watchers(&self, notice: &Arc<Notice>) {
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        for watcher in watchers.values() {
+            watcher.tell(notice);
+        }
+    }
+
+    pub(crate) fn revision_seen(&self, thread: ThreadId, revision: i64) {
+        let mut seen = self
+            .revisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.insert(thread, revision);
+    }
+
+    pub(crate) fn seen_revision(&self, thread: ThreadId) -> Option<i64> {
+        let seen = self
+            .revisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.get(&thread).copied()
+    }
+
+    pub(crate) fn forget_revision(&self, thread: ThreadId) {
+        let mut seen = self
+            .revisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.remove(&thread);
+    }
+}
+
+/// How many queued turns run at once; first come, first served.
+pub(crate) struct Slots(Arc<Semaphore>);
+
+impl Slots {
+    fn new(max: usize) -> Self {
+        Self(Arc::new(Semaphore::new(
+            max.clamp(1, Semaphore::MAX_PERMITS),
+        )))
+    }
+
+    /// Waits for a slot; never ends when the runtime is gone.
+    pub(crate) async fn one(self: Arc<Self>) -> OwnedSemaphorePermit {
+        match Arc::clone(&self.0).acquire_owned().await {
+            Ok(permit) => permit,
+            // The semaphore is never closed.
+            Err(_closed) => std::future::pending().await,
+        }
+    }
+}
