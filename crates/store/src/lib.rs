@@ -11,12 +11,18 @@
 #![forbid(unsafe_code)]
 
 pub mod approval;
+pub mod crash;
 mod error;
 mod ids;
 mod json;
 pub mod lane;
 pub mod queue;
 pub mod recovery;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the trait over it is not there yet")
+)]
+pub mod sqlite;
 mod store;
 pub mod thread;
 pub mod turn;

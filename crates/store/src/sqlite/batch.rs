@@ -1,0 +1,250 @@
+//! Group commit: some operations as one transaction.
+//!
+//! The invariant here: an operation of the batch is answered with its value only after COMMIT has
+//! returned; each is in a savepoint, so one that is refused changes nothing and harms no other.
+//! An attempt that meets trouble leaves no transaction behind, and the batch can be tried again.
+//!
+//! What trouble means for the store is decided by the writer.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+
+use crate::crash;
+use crate::error::{Source, StoreError};
+use crate::sqlite::task::Task;
+use crate::sqlite::{Class, Db};
+use crate::turn::Level;
+
+/// What waits for the writer.
+pub(super) enum Job {
+    /// An operation.
+    Write(Box<dyn Task>),
+    /// Somebody who wants to know when everything before is visible.
+    Mark(oneshot::Sender<Result<(), StoreError>>),
+    /// The last operation, and somebody who wants to know when the threads have ended.
+    Last(Box<dyn Task>, oneshot::Sender<()>),
+}
+
+/// Why an attempt failed as a whole.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// There is no room on the disk.
+    Full(Source),
+    /// Another process holds the database for too long.
+    Busy(Source),
+    /// The database or the disk failed.
+    Broken(Source),
+    /// This operation took the transaction with it; the others are innocent.
+    Spoiled(usize, StoreError),
+}
+
+impl Trouble {
+    fn of(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error_code();
+        let source: Source = Arc::new(error);
+        match code {
+            Some(ErrorCode::DiskFull) => Self::Full(source),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(source),
+            _ => Self::Broken(source),
+        }
+    }
+
+    /// The trouble that an operation's error stands for, if it is more than its own.
+    fn behind(error: &StoreError) -> Option<Self> {
+        let (StoreError::Failed { source, .. } | StoreError::DiskFull { source }) = error else {
+            return None;
+        };
+        match source
+            .downcast_ref::<rusqlite::Error>()?
+            .sqlite_error_code()
+        {
+            Some(ErrorCode::DiskFull) => Some(Self::Full(source.clone())),
+            Some(ErrorCode::SystemIoFailure) => Some(Self::Broken(source.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// How a batch ended as a whole, once it is settled.
+pub(super) struct Settled {
+    /// Set when the batch held the store's last operation.
+    pub(super) left: Option<Left>,
+}
+
+/// The end of the store's last operation.
+pub(super) struct Left {
+    /// Who waits for the threads to end.
+    pub(super) ended: oneshot::Sender<()>,
+    /// Whether the operation was carried out.
+    pub(super) well: bool,
+}
+
+/// Operations that are carried out and answered together.
+pub(super) struct Batch {
+    entries: Vec<Entry>,
+    marks: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    // Belongs to the last entry.
+    ended: Option<oneshot::Sender<()>>,
+}
+
+struct Entry {
+    task: Box<dyn Task>,
+    // Not to be run (again), whatever becomes of the others.
+    refused: Option<StoreError>,
+    // How the last run ended, if it was refused then.
+    failed: Option<StoreError>,
+}
+
+impl Batch {
+    pub(super) fn of(jobs: Vec<Job>) -> Self {
+        let mut batch = Self {
+            entries: Vec::with_capacity(jobs.len()),
+            marks: Vec::new(),
+            ended: None,
+        };
+        for job in jobs {
+            match job {
+                Job::Write(task) => batch.add(task),
+                Job::Mark(mark) => batch.marks.push(mark),
+                Job::Last(task, ended) => {
+                    batch.add(task);
+                    batch.ended = Some(ended);
+                }
+            }
+        }
+        batch
+    }
+
+    fn add(&mut self, task: Box<dyn Task>) {
+        self.entries.push(Entry {
+            task,
+            refused: None,
+            failed: None,
+        });
+    }
+
+    /// How many operations are still to be carried out.
+    pub(super) fn to_run(&self) -> usize {
+        self.running().count()
+    }
+
+    /// Whether the commit must wait for the disk.
+    pub(super) fn level(&self) -> Level {
+        let durable = |entry: &Entry| entry.task.op().level == Level::Durable;
+        if self.running().any(durable) {
+            Level::Durable
+        } else {
+            Level::Visible
+        }
+    }
+
+    /// Refuses what is still to be carried out and can be refused on a full disk.
+    pub(super) fn refuse_new(&mut self, source: &Source) {
+        for entry in self.entries.iter_mut().filter(|e| e.refused.is_none()) {
+            match entry.task.op().class {
+                Class::Refusable => {
+                    let source = source.clone();
+                    entry.refused = Some(StoreError::DiskFull { source });
+                }
+                Class::Kept => {}
+            }
+        }
+    }
+
+    /// Refuses one operation.
+    pub(super) fn refuse_one(&mut self, index: usize, error: StoreError) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.refused = Some(error);
+        }
+    }
+
+    /// Refuses everything that is still to be carried out; `why` is told what it tried to do.
+    pub(super) fn refuse_all(&mut self, why: impl Fn(&'static str) -> StoreError) {
+        for entry in self.entries.iter_mut().filter(|e| e.refused.is_none()) {
+            entry.refused = Some(why(entry.task.op().doing));
+        }
+    }
+
+    /// Carries out what is to be carried out, as one transaction.
+    pub(super) fn attempt(&mut self, db: &Db<'_>) -> Result<(), Trouble> {
+        let attempted = self.transaction(db);
+        if attempted.is_err() && !db.connection.is_autocommit() {
+            // If even this fails, the writer's next attempt does as well and is dealt with then.
+            let _ = db.connection.execute_batch("ROLLBACK");
+        }
+        attempted
+    }
+
+    fn transaction(&mut self, db: &Db<'_>) -> Result<(), Trouble> {
+        execute(db.connection, "BEGIN IMMEDIATE").map_err(Trouble::of)?;
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if entry.refused.is_none() {
+                entry.failed = None;
+                entry.failed = run_in_savepoint(db, index, entry.task.as_mut())?;
+            }
+        }
+        self.crash_point("before-commit");
+        crash::point("commit:before");
+        execute(db.connection, "COMMIT").map_err(Trouble::of)?;
+        crash::point("commit:after");
+        self.crash_point("after-commit");
+        Ok(())
+    }
+
+    /// Answers everybody.
+    pub(super) fn settle(self) -> Settled {
+        let mut well = false;
+        for entry in self.entries {
+            let end = entry.refused.or(entry.failed).map_or(Ok(()), Err);
+            well = end.is_ok();
+            entry.task.settle(end);
+        }
+        for mark in self.marks {
+            // Whoever asked may have gone.
+            let _ = mark.send(Ok(()));
+        }
+        // The last operation is the last entry: nothing can be submitted behind it.
+        let left = self.ended.map(|ended| Left { ended, well });
+        Settled { left }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.refused.is_none())
+    }
+
+    fn crash_point(&self, side: &str) {
+        for entry in self.running() {
+            crash::operation(entry.task.op().doing, side);
+        }
+    }
+}
+
+/// Runs one operation; `Some` when it was refused and changed nothing.
+fn run_in_savepoint(
+    db: &Db<'_>,
+    index: usize,
+    task: &mut dyn Task,
+) -> Result<Option<StoreError>, Trouble> {
+    execute(db.connection, "SAVEPOINT operation").map_err(Trouble::of)?;
+    let Err(error) = task.run(db) else {
+        execute(db.connection, "RELEASE operation").map_err(Trouble::of)?;
+        return Ok(None);
+    };
+    if let Some(trouble) = Trouble::behind(&error) {
+        return Err(trouble);
+    }
+    // SQLite ends the whole transaction on some errors, the neighbours' work with it.
+    if db.connection.is_autocommit() {
+        return Err(Trouble::Spoiled(index, error));
+    }
+    execute(db.connection, "ROLLBACK TO operation").map_err(Trouble::of)?;
+    execute(db.connection, "RELEASE operation").map_err(Trouble::of)?;
+    Ok(Some(error))
+}
+
+/// Executes a statement that is kept prepared.
+pub(super) fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}

@@ -1,0 +1,121 @@
+//! Bringing the log home: when, and on whose connection.
+//!
+//! The invariant here: no commit waits for a checkpoint while the log is of a sane size. From
+//! 4 MiB on a thread of its own copies it into the database while the writer goes on. Only when
+//! that never catches up, because there is no moment without a commit, the writer does it itself
+//! between two batches; a log that is copied whole starts again at its beginning.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+
+use crate::sqlite::Shared;
+use crate::sqlite::waiting::{Taken, Waiting};
+
+/// From here on the log is copied: 4 MiB in pages of 4 KiB.
+const LOG_PAGES: u64 = 1_024;
+
+/// From here on the writer does it: 64 MiB.
+const LOG_PAGES_MANY: u64 = 16 * LOG_PAGES;
+
+/// How much the log grows before anybody tries again; a long read may stand in the way.
+const LOG_PAGES_MORE: u64 = LOG_PAGES / 4;
+
+/// How long the log is, and when something is done about it.
+#[derive(Debug)]
+pub(super) struct LogWatch {
+    pages: Arc<AtomicU64>,
+    next: u64,
+}
+
+/// What should be done about the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    /// The checkpoint thread should copy it.
+    Ask,
+    /// The writer should copy it now.
+    Here,
+}
+
+impl LogWatch {
+    pub(super) fn new() -> Self {
+        Self {
+            pages: Arc::new(AtomicU64::new(0)),
+            next: LOG_PAGES,
+        }
+    }
+
+    /// Learns from this connection, after every commit, how long the log is.
+    pub(super) fn follow(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let pages = Arc::clone(&self.pages);
+        connection.wal_hook(Some(move |_: &mut Wal, now: i32| {
+            pages.store(u64::try_from(now).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
+    }
+
+    /// What should be done after a commit.
+    pub(super) fn due(&mut self) -> Due {
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages < LOG_PAGES {
+            self.next = LOG_PAGES;
+            return Due::Nothing;
+        }
+        if pages < self.next {
+            return Due::Nothing;
+        }
+        self.next = pages + LOG_PAGES_MORE;
+        if pages < LOG_PAGES_MANY {
+            Due::Ask
+        } else {
+            Due::Here
+        }
+    }
+}
+
+/// Copies the log whenever it is asked to, until the queue is closed.
+pub(super) fn run(connection: &Connection, asked: &Waiting<()>, shared: &Shared) {
+    while let Taken::Jobs(_) = asked.take(1, None) {
+        copy_log(connection, shared);
+    }
+}
+
+/// Copies as much of the log as no reader and no other process stands in the way of.
+///
+/// A failure changes nothing and is not lost: the log stays, and its growth asks again.
+pub(super) fn copy_log(connection: &Connection, shared: &Shared) {
+    let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    match copied {
+        Ok((log_pages, copied_pages)) => {
+            shared.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
+            tracing::trace!(log_pages, copied_pages, "checkpoint");
+        }
+        Err(error) => tracing::warn!(%error, "the log could not be copied into the database"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_copied_elsewhere_and_a_very_long_one_here() {
+        let mut watch = LogWatch::new();
+        let mut at = |pages| {
+            watch.pages.store(pages, Ordering::Relaxed);
+            watch.due()
+        };
+        assert_eq!(at(LOG_PAGES - 1), Due::Nothing);
+        assert_eq!(at(LOG_PAGES), Due::Ask);
+        assert_eq!(at(LOG_PAGES + 1), Due::Nothing, "asked already");
+        assert_eq!(at(LOG_PAGES + LOG_PAGES_MORE), Due::Ask);
+        assert_eq!(at(LOG_PAGES_MANY), Due::Here);
+        assert_eq!(at(10), Due::Nothing, "it began again");
+        assert_eq!(at(LOG_PAGES), Due::Ask);
+    }
+}

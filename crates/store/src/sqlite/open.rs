@@ -1,0 +1,242 @@
+//! Opening: from a path to threads that serve it.
+//!
+//! The invariant here: this is the only place that makes connections, so every connection has the
+//! settings the store relies on. A worker's file is locked before its row is written, and its row
+//! is written before anybody can submit anything.
+//!
+//! What an open that fails leaves behind is what a crash at that point would: nothing, or a worker
+//! that is dead.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{Source, StoreError};
+use crate::sqlite::ballast::Ballast;
+use crate::sqlite::checkpoint::{self, LogWatch};
+use crate::sqlite::disk::Disk;
+use crate::sqlite::worker_lock::{HeldLock, WorkerLocks};
+use crate::sqlite::writer::Writer;
+use crate::sqlite::{Options, Shared, SqliteStore, filesystem, migrate, readers};
+use crate::worker::Worker;
+
+/// How long another process may hold the database.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// More statements than the store has, so that each is prepared once per connection.
+const STATEMENTS: usize = 256;
+
+/// What a log that has grown is cut back to when it begins again.
+const LOG_BYTES_KEPT: i64 = 64 << 20;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Write,
+    Read,
+    Checkpoint,
+}
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    File(PathBuf),
+    Memory,
+}
+
+impl SqliteStore {
+    /// Opens a database, makes it if it is missing, and begins to be the worker named in `options`.
+    ///
+    /// Blocks for a few disk accesses, and up to some seconds while other processes hold the
+    /// database; async code calls it where blocking is allowed. The worker's row is visible when
+    /// this returns. Each call needs a worker id that was never used.
+    pub fn open(options: Options) -> Result<Self, StoreError> {
+        let path = filesystem::settle(&options.path)
+            .map_err(StoreError::failed("find the folder of the database"))?;
+        filesystem::refuse_network(&path)?;
+        filesystem::make_private(&path).map_err(failed_to_make)?;
+        let ballast = Ballast::beside(&path);
+        let place = Place::File(path);
+        let mut opened = begin(&place, &options.worker);
+        let mut full = None;
+        if let Err(StoreError::DiskFull { source }) = &opened
+            && ballast.remove()
+        {
+            full = Some(source.clone());
+            opened = begin(&place, &options.worker);
+        }
+        let opened = opened?;
+        let disk = Disk::open(ballast, &place, options.free_again_bytes, full)?;
+        start(place, opened, &options, disk)
+    }
+
+    /// Opens an empty database that is gone with the store. No other worker can share it, and
+    /// reads wait for the writes submitted before them.
+    pub fn open_in_memory(worker: Worker) -> Result<Self, StoreError> {
+        let opened = begin(&Place::Memory, &worker)?;
+        let options = Options::new("", worker);
+        start(Place::Memory, opened, &options, Disk::none())
+    }
+}
+
+/// A database that is ours, and the worker we are in it.
+struct Opened {
+    connection: Connection,
+    locks: WorkerLocks,
+    held: HeldLock,
+}
+
+fn begin(place: &Place, worker: &Worker) -> Result<Opened, StoreError> {
+    let path = place.name();
+    let connection = connect(place, Purpose::Write).map_err(failed_to_open(path))?;
+    migrate::prepare(&connection, path)?;
+    let locks = match place {
+        Place::File(path) => WorkerLocks::beside(path)?,
+        Place::Memory => WorkerLocks::Alone,
+    };
+    let held = locks.hold(worker.id)?;
+    if let Err(error) = insert(&connection, worker) {
+        held.remove();
+        return Err(failed_to_open(path)(error));
+    }
+    Ok(Opened {
+        connection,
+        locks,
+        held,
+    })
+}
+
+fn insert(connection: &Connection, worker: &Worker) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO worker(id, pid, pid_start, boot_id, host, endpoint, kind, started_ms)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let values = rusqlite::params![
+        worker.id.to_string(),
+        worker.pid,
+        worker.pid_start.cast_signed(),
+        worker.boot_id,
+        worker.host,
+        worker.endpoint,
+        worker.kind,
+        worker.started_ms,
+    ];
+    connection.execute(sql, values).map(drop)
+}
+
+fn start(
+    place: Place,
+    opened: Opened,
+    options: &Options,
+    disk: Disk,
+) -> Result<SqliteStore, StoreError> {
+    let mut connection = opened.connection;
+    let shared = Arc::new(Shared::new(
+        options.worker.id,
+        opened.locks,
+        &place,
+        disk.health(),
+    ));
+    let log = LogWatch::new();
+    log.follow(&mut connection)
+        .map_err(failed_to_open(place.name()))?;
+    // If a later step fails, dropping this ends the threads of the steps before.
+    let store = SqliteStore {
+        shared: Arc::clone(&shared),
+    };
+    let mut writer = Writer::new(shared, connection, place.clone(), disk, log, opened.held);
+    if let Place::File(path) = &place {
+        let connect = |purpose| connect(&place, purpose).map_err(failed_to_open(path));
+        for _ in 0..options.readers.max(1) {
+            let connection = connect(Purpose::Read)?;
+            let shared = Arc::clone(&store.shared);
+            writer.joins(spawn("store-read", move || {
+                readers::run(&connection, &shared);
+            })?);
+        }
+        let connection = connect(Purpose::Checkpoint)?;
+        let (shared, asked) = (Arc::clone(&store.shared), writer.checkpoints());
+        writer.joins(spawn("store-log", move || {
+            checkpoint::run(&connection, &asked, &shared);
+        })?);
+    }
+    spawn("store-write", move || writer.run())?;
+    Ok(store)
+}
+
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, StoreError> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread
+        .spawn(run)
+        .map_err(StoreError::failed("start a thread of the store"))
+}
+
+/// A connection with the settings the store relies on.
+pub(super) fn connect(place: &Place, purpose: Purpose) -> rusqlite::Result<Connection> {
+    // A name is a path and never an address; each connection is used by one thread at a time.
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | match purpose {
+            Purpose::Write | Purpose::Checkpoint => OpenFlags::SQLITE_OPEN_READ_WRITE,
+            Purpose::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        };
+    let connection = match place {
+        Place::File(path) => Connection::open_with_flags(path, flags)?,
+        Place::Memory => Connection::open_in_memory_with_flags(flags)?,
+    };
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // What a statement may have to take back is kept in memory: on a full disk there is no place.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    let quietly = |_: &rusqlite::Row<'_>| Ok(());
+    // The log is copied when we say so, not inside somebody's commit.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, quietly)?;
+    if purpose != Purpose::Read {
+        connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, quietly)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+    }
+    Ok(connection)
+}
+
+impl Place {
+    /// What errors call it.
+    pub(super) fn name(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Memory => Path::new(":memory:"),
+        }
+    }
+}
+
+/// Sorts what SQLite says while a database is opened.
+pub(super) fn failed_to_open(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError {
+    move |error| {
+        let out_of_room = || filesystem::is_out_of_room(path);
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => StoreError::NotOurs {
+                path: path.to_owned(),
+            },
+            Some(ErrorCode::DiskFull) => full(Arc::new(error)),
+            // The shared memory could not grow; SQLite does not say why.
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if out_of_room() => {
+                full(Arc::new(error))
+            }
+            _ => StoreError::failed("open the database")(error),
+        }
+    }
+}
+
+fn failed_to_make(error: std::io::Error) -> StoreError {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        return full(Arc::new(error));
+    }
+    StoreError::failed("make the database file")(error)
+}
+
+fn full(source: Source) -> StoreError {
+    StoreError::DiskFull { source }
+}

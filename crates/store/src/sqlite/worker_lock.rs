@@ -1,0 +1,156 @@
+//! Which workers live: one locked file per worker, beside the database.
+//!
+//! The invariant here: **a worker is dead exactly when its lock can be taken or its file is
+//! missing.** The file is made and locked before the worker's row is written and removed after it
+//! was deleted. The system frees the lock with the last process that holds the descriptor, however
+//! that process ends, so there is no timer, no lease and no mistaken process id.
+//!
+//! What becomes of a dead worker's lanes is decided by recovery.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::ids::WorkerId;
+use crate::sqlite::filesystem::beside;
+
+/// The files of all workers that share a database.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerLocks {
+    /// The folder they lie in.
+    Folder(PathBuf),
+    /// Nobody shares a database in memory: every other worker is dead.
+    Alone,
+}
+
+impl WorkerLocks {
+    /// The folder `<database>.workers`, made (0700) when it is missing.
+    pub(super) fn beside(database: &Path) -> Result<Self, StoreError> {
+        let folder = beside(database, ".workers");
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(StoreError::failed("make the folder of the workers' locks"))?,
+        }
+        Ok(Self::Folder(folder))
+    }
+
+    /// Makes and locks the file of a new worker. Fails when there is one of that name.
+    pub(super) fn hold(&self, worker: WorkerId) -> Result<HeldLock, StoreError> {
+        let Some(path) = self.path(worker) else {
+            return Ok(HeldLock { file: None });
+        };
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let file = made.map_err(StoreError::failed("make the worker's lock"))?;
+        // Nobody else can hold it: nobody knows the worker before its row is written.
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(StoreError::failed("take the worker's lock"))?;
+        Ok(HeldLock {
+            file: Some((file, path)),
+        })
+    }
+
+    /// Whether a worker can never write again.
+    ///
+    /// When the system will not tell, the worker counts as alive: a lane that waits can be helped,
+    /// a lane that two workers run cannot.
+    pub(crate) fn is_dead(&self, worker: WorkerId) -> bool {
+        let Some(path) = self.path(worker) else {
+            return true;
+        };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+        };
+        // Shared, so that two who look at once do not take each other for the worker.
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => true,
+            Err(error) => {
+                if error != Errno::WOULDBLOCK {
+                    tracing::warn!(%worker, %error, "cannot tell whether a worker lives");
+                }
+                false
+            }
+        }
+    }
+
+    /// Removes the file of a worker whose row was deleted, unless that worker lives after all.
+    pub(super) fn forget(&self, worker: WorkerId) {
+        let Some(path) = self.path(worker) else {
+            return;
+        };
+        if !self.is_dead(worker) {
+            return;
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%worker, %error, "cannot remove a dead worker's lock");
+            }
+            _ => {}
+        }
+    }
+
+    fn path(&self, worker: WorkerId) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) => Some(folder.join(worker.to_string())),
+            Self::Alone => None,
+        }
+    }
+}
+
+/// The lock of this worker; others take it for dead from its drop on.
+#[derive(Debug)]
+pub(super) struct HeldLock {
+    file: Option<(File, PathBuf)>,
+}
+
+impl HeldLock {
+    /// Removes the file as well, for a worker that leaves no row behind.
+    pub(super) fn remove(self) {
+        let Some((_file, path)) = self.file else {
+            return;
+        };
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!(%error, "cannot remove the worker's own lock");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn worker(number: u128) -> WorkerId {
+        WorkerId::from(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn a_worker_lives_as_long_as_its_lock_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = WorkerLocks::beside(&folder.path().join("db")).unwrap();
+        assert!(locks.is_dead(worker(1)), "no file");
+        let held = locks.hold(worker(1)).unwrap();
+        assert!(!locks.is_dead(worker(1)));
+        assert!(!locks.is_dead(worker(1)), "looking changes nothing");
+        locks.forget(worker(1));
+        assert!(!locks.is_dead(worker(1)), "a living worker's file stays");
+        drop(held);
+        assert!(locks.is_dead(worker(1)));
+        assert!(locks.hold(worker(1)).is_err(), "no worker starts twice");
+        locks.forget(worker(1));
+        locks.forget(worker(1));
+        locks.hold(worker(1)).unwrap().remove();
+        assert!(locks.hold(worker(1)).is_ok(), "removed files leave nothing");
+    }
+}

@@ -1,0 +1,361 @@
+//! The one thread that writes.
+//!
+//! The invariant here: operations are carried out in the order of submission, and none is answered
+//! before the transaction that holds it was committed. What the disk refused is refused to the
+//! callers, and stays refused as long as this process lives: a connection that met an error is
+//! replaced by a new one before it is closed, so that SQLite never reads the log afresh and finds
+//! a commit in it that nobody was told about.
+//!
+//! Theory of operation: the thread takes everything that waits, at most `BATCH_MAX` operations,
+//! without waiting for more; while nothing waits it looks every 200 ms whether another process
+//! committed and whether the disk is free again. It ends when the queue is closed and empty: then
+//! it ends the readers and the checkpoint thread, closes the connection last, which copies the log
+//! home, and lets go of the worker's lock. A batch is bounded by its operations only, not by their
+//! bytes: the callers bound what they submit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::error::{Source, StoreError};
+use crate::sqlite::batch::{Batch, Left, Trouble};
+use crate::sqlite::checkpoint::{self, Due, LogWatch};
+use crate::sqlite::disk::Disk;
+use crate::sqlite::open::{self, Place, Purpose};
+use crate::sqlite::waiting::{Taken, Waiting};
+use crate::sqlite::worker_lock::HeldLock;
+use crate::sqlite::{Shared, Tally};
+use crate::turn::Level;
+use crate::worker::Health;
+
+/// How many operations one transaction holds at most.
+const BATCH_MAX: usize = 512;
+
+/// How soon a change by another process is noticed while nothing else happens.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// How many failed commits within how long turn writing off.
+const STRIKES_MAX: usize = 3;
+const STRIKES_WITHIN: Duration = Duration::from_mins(1);
+
+/// The writing thread's own.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    place: Place,
+    connection: Connection,
+    // What the connection is set to; unknown when it is new.
+    level: Option<Level>,
+    data_version: Option<i64>,
+    disk: Disk,
+    strikes: Strikes,
+    log: LogWatch,
+    checkpoints: Arc<Waiting<()>>,
+    others: Vec<JoinHandle<()>>,
+    // Let go of last.
+    held: Option<HeldLock>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connection: Connection,
+        place: Place,
+        disk: Disk,
+        log: LogWatch,
+        held: HeldLock,
+    ) -> Self {
+        // Taken before anybody can look: from here on a change by somebody else counts.
+        let data_version = data_version(&connection);
+        Self {
+            shared,
+            place,
+            connection,
+            level: None,
+            data_version,
+            disk,
+            strikes: Strikes::default(),
+            log,
+            checkpoints: Arc::new(Waiting::new()),
+            others: Vec::new(),
+            held: Some(held),
+        }
+    }
+
+    /// Where the checkpoint thread is asked.
+    pub(super) fn checkpoints(&self) -> Arc<Waiting<()>> {
+        Arc::clone(&self.checkpoints)
+    }
+
+    /// Ends this thread before the writer ends.
+    pub(super) fn joins(&mut self, thread: JoinHandle<()>) {
+        self.others.push(thread);
+    }
+
+    /// Writes until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        let mut left = None;
+        loop {
+            match self.shared.writes.take(BATCH_MAX, Some(IDLE)) {
+                Taken::Jobs(jobs) => left = self.deal_with(Batch::of(jobs)).or(left),
+                Taken::Idle => self.look_at_disk(),
+                Taken::Over => break,
+            }
+            self.notice_others();
+        }
+        self.end(left);
+    }
+
+    fn deal_with(&mut self, mut batch: Batch) -> Option<Left> {
+        self.look_at_disk();
+        if self.strikes.are_out() {
+            batch.refuse_all(|_| StoreError::WritesOff);
+        } else if let Some(source) = self.disk.full() {
+            batch.refuse_new(source);
+        }
+        if batch.to_run() > 0 {
+            self.carry_out(&mut batch);
+        }
+        let settled = batch.settle();
+        match self.log.due() {
+            Due::Nothing => {}
+            // Asked already is as good.
+            Due::Ask => drop(self.checkpoints.push((), Some(1))),
+            Due::Here => checkpoint::copy_log(&self.connection, &self.shared),
+        }
+        settled.left
+    }
+
+    /// Tries until the batch is committed or everything in it is refused.
+    fn carry_out(&mut self, batch: &mut Batch) {
+        // Each turn of the loop leaves fewer operations to run, or uses up the ballast.
+        while batch.to_run() > 0 {
+            let trouble = match self.attempt(batch) {
+                Ok(()) => return,
+                Err(trouble) => self.sorted(trouble),
+            };
+            match trouble {
+                Trouble::Spoiled(index, error) => batch.refuse_one(index, error),
+                Trouble::Full(source) => {
+                    let again = self.disk.found_full(source.clone());
+                    self.tell_health();
+                    if again {
+                        batch.refuse_new(&source);
+                    } else {
+                        batch.refuse_all(|_| StoreError::DiskFull {
+                            source: source.clone(),
+                        });
+                    }
+                }
+                Trouble::Busy(source) => batch.refuse_all(failed(&source)),
+                Trouble::Broken(source) => {
+                    batch.refuse_all(failed(&source));
+                    self.broken(&source);
+                }
+            }
+            self.shared.tally.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn attempt(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
+        let (level, operations) = (batch.level(), batch.to_run());
+        if self.level != Some(level) {
+            let word = match level {
+                Level::Durable => "FULL",
+                Level::Visible => "NORMAL",
+            };
+            let set = self.connection.pragma_update(None, "synchronous", word);
+            set.map_err(|error| Trouble::Broken(Arc::new(error)))?;
+            self.level = Some(level);
+        }
+        batch.attempt(&self.shared.db(&self.connection))?;
+        self.shared.tally.committed(level, operations);
+        Ok(())
+    }
+
+    /// A disk that is full may fail without saying so.
+    fn sorted(&self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::Broken(source) if is_io(&source) && self.disk.is_out_of_room() => {
+                Trouble::Full(source)
+            }
+            other => other,
+        }
+    }
+
+    /// Replaces the connection after an error, and stops writing when that happens too often.
+    fn broken(&mut self, source: &Source) {
+        tracing::error!(error = %source, "a transaction failed and was refused");
+        if self.strikes.add(monotonic()) {
+            tracing::error!("writing failed too often and is off until the next start");
+        }
+        self.tell_health();
+        if let Place::Memory = self.place {
+            return;
+        }
+        let opened = open::connect(&self.place, Purpose::Write).and_then(|mut connection| {
+            self.log.follow(&mut connection)?;
+            // Joins those who use the shared memory before the old connection leaves them.
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+            Ok(connection)
+        });
+        match opened {
+            Ok(connection) => {
+                self.connection = connection;
+                self.level = None;
+                self.data_version = None;
+            }
+            // The old one is without a transaction and may still do.
+            Err(error) => tracing::error!(%error, "the database cannot be opened again"),
+        }
+    }
+
+    fn look_at_disk(&mut self) {
+        self.disk.look(monotonic());
+        self.tell_health();
+    }
+
+    fn tell_health(&self) {
+        let health = if self.strikes.are_out() {
+            Health::WritesOff
+        } else {
+            self.disk.health()
+        };
+        self.shared.health.send_if_modified(|known| {
+            let changed = *known != health;
+            if changed {
+                tracing::warn!(?health, "the store's health changed");
+                *known = health;
+            }
+            changed
+        });
+    }
+
+    /// Tells those who care when another process, or an unknown one, committed something.
+    fn notice_others(&mut self) {
+        let now = data_version(&self.connection);
+        // Not known counts as changed: looking once too often harms nobody.
+        if now.is_none() || now != self.data_version {
+            self.shared.foreign.send_modify(|count| *count += 1);
+        }
+        self.data_version = now;
+    }
+
+    fn end(mut self, left: Option<Left>) {
+        self.shared.reads.close();
+        self.checkpoints.close();
+        for thread in self.others.drain(..) {
+            // A thread that panicked has ended as well.
+            let _ = thread.join();
+        }
+        let held = self.held.take();
+        // Closes the connection, as the last one of this process.
+        drop(self);
+        let Some(left) = left else {
+            return;
+        };
+        match held {
+            // The worker's row is gone, so its file goes too.
+            Some(held) if left.well => held.remove(),
+            held => drop(held),
+        }
+        // Whoever asked may have gone.
+        let _ = left.ended.send(());
+    }
+}
+
+impl Drop for Writer {
+    /// Also when the thread panics: nobody may wait for an answer that never comes.
+    fn drop(&mut self) {
+        self.shared.writes.abandon();
+        self.shared.reads.close();
+        self.checkpoints.close();
+    }
+}
+
+impl Tally {
+    fn committed(&self, level: Level, operations: usize) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        if level == Level::Durable {
+            self.durable_commits.fetch_add(1, Ordering::Relaxed);
+        }
+        self.operations
+            .fetch_add(operations as u64, Ordering::Relaxed);
+    }
+}
+
+/// When commits failed, as far as that still matters.
+#[derive(Debug, Default)]
+struct Strikes {
+    recent: VecDeque<Instant>,
+    out: bool,
+}
+
+impl Strikes {
+    /// Notes a failed commit; whether it was the one too many. There is no way back.
+    fn add(&mut self, now: Instant) -> bool {
+        self.recent.push_back(now);
+        self.recent
+            .retain(|at| now.saturating_duration_since(*at) < STRIKES_WITHIN);
+        let first = !self.out && self.recent.len() >= STRIKES_MAX;
+        self.out |= first;
+        first
+    }
+
+    fn are_out(&self) -> bool {
+        self.out
+    }
+}
+
+/// A number that moves when another connection commits. Only on the connection that writes do our
+/// own commits not count.
+fn data_version(connection: &Connection) -> Option<i64> {
+    let read = connection.prepare_cached("PRAGMA data_version");
+    let version = read.and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+    version
+        .inspect_err(|error| tracing::warn!(%error, "cannot tell whether another process wrote"))
+        .ok()
+}
+
+fn failed(source: &Source) -> impl Fn(&'static str) -> StoreError {
+    move |doing| StoreError::Failed {
+        doing,
+        source: source.clone(),
+    }
+}
+
+fn is_io(source: &Source) -> bool {
+    let error = source.downcast_ref::<rusqlite::Error>();
+    error.and_then(rusqlite::Error::sqlite_error_code) == Some(ErrorCode::SystemIoFailure)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures how far failures lie apart; nothing of it is recorded"
+)]
+fn monotonic() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_failures_within_a_minute_turn_writing_off_for_good() {
+        let start = monotonic();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut strikes = Strikes::default();
+        assert!(!strikes.add(at(0)));
+        assert!(!strikes.add(at(30)));
+        assert!(!strikes.add(at(61)), "the first was over a minute ago");
+        assert!(!strikes.are_out());
+        assert!(strikes.add(at(80)));
+        assert!(!strikes.add(at(81)), "told once");
+        assert!(!strikes.add(at(1_000)));
+        assert!(strikes.are_out());
+    }
+}
