@@ -15,6 +15,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Source, StoreError};
+use crate::ids::WorkerId;
 use crate::sqlite::ballast::Ballast;
 use crate::sqlite::checkpoint::{self, LogWatch};
 use crate::sqlite::disk::Disk;
@@ -54,31 +55,37 @@ impl SqliteStore {
     /// database; async code calls it where blocking is allowed. The worker's row is visible when
     /// this returns. Each call needs a worker id that was never used.
     pub fn open(options: Options) -> Result<Self, StoreError> {
-        let path = filesystem::settle(&options.path)
+        let Options {
+            path,
+            worker,
+            readers,
+            free_again_bytes,
+        } = options;
+        let path = filesystem::settle(&path)
             .map_err(StoreError::failed("find the folder of the database"))?;
         filesystem::refuse_network(&path)?;
         filesystem::make_private(&path).map_err(failed_to_make)?;
         let ballast = Ballast::beside(&path);
         let place = Place::File(path);
-        let mut opened = begin(&place, &options.worker);
+        let mut opened = begin(&place, &worker);
         let mut full = None;
         if let Err(StoreError::DiskFull { source }) = &opened
             && ballast.remove()
         {
             full = Some(source.clone());
-            opened = begin(&place, &options.worker);
+            opened = begin(&place, &worker);
         }
         let opened = opened?;
-        let disk = Disk::open(ballast, &place, options.free_again_bytes, full)?;
-        start(place, opened, &options, disk)
+        let disk = Disk::open(ballast, &place, free_again_bytes, full)?;
+        start(&place, opened, worker.id, readers, disk)
     }
 
     /// Opens an empty database that is gone with the store. No other worker can share it, and
     /// reads wait for the writes submitted before them.
+    #[expect(clippy::needless_pass_by_value, reason = "as `open` takes it")]
     pub fn open_in_memory(worker: Worker) -> Result<Self, StoreError> {
         let opened = begin(&Place::Memory, &worker)?;
-        let options = Options::new("", worker);
-        start(Place::Memory, opened, &options, Disk::none())
+        start(&Place::Memory, opened, worker.id, 0, Disk::none())
     }
 }
 
@@ -126,18 +133,14 @@ fn insert(connection: &Connection, worker: &Worker) -> rusqlite::Result<()> {
 }
 
 fn start(
-    place: Place,
+    place: &Place,
     opened: Opened,
-    options: &Options,
+    me: WorkerId,
+    readers: usize,
     disk: Disk,
 ) -> Result<SqliteStore, StoreError> {
     let mut connection = opened.connection;
-    let shared = Arc::new(Shared::new(
-        options.worker.id,
-        opened.locks,
-        &place,
-        disk.health(),
-    ));
+    let shared = Arc::new(Shared::new(me, opened.locks, place, disk.health()));
     let log = LogWatch::new();
     log.follow(&mut connection)
         .map_err(failed_to_open(place.name()))?;
@@ -146,9 +149,9 @@ fn start(
         shared: Arc::clone(&shared),
     };
     let mut writer = Writer::new(shared, connection, place.clone(), disk, log, opened.held);
-    if let Place::File(path) = &place {
-        let connect = |purpose| connect(&place, purpose).map_err(failed_to_open(path));
-        for _ in 0..options.readers.max(1) {
+    if let Place::File(path) = place {
+        let connect = |purpose| connect(place, purpose).map_err(failed_to_open(path));
+        for _ in 0..readers.max(1) {
             let connection = connect(Purpose::Read)?;
             let shared = Arc::clone(&store.shared);
             writer.joins(spawn("store-read", move || {

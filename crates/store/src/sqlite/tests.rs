@@ -4,6 +4,9 @@
 //! and read again.
 
 mod commit;
+#[cfg(feature = "crash-points")]
+mod crashes;
+mod faults;
 mod life;
 mod refused;
 mod trouble;
