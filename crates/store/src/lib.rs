@@ -18,10 +18,6 @@ mod json;
 pub mod lane;
 pub mod queue;
 pub mod recovery;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the trait over it is not there yet")
-)]
 pub mod sqlite;
 mod store;
 pub mod thread;

@@ -9,18 +9,37 @@
 //! The SQL of the operations is in the modules named after their subject; each is a function over
 //! [`Db`] that knows nothing of threads.
 
+mod approvals;
 mod ballast;
 mod batch;
 mod checkpoint;
+mod claim;
 mod disk;
+mod ends;
+mod fault;
 mod filesystem;
+#[cfg(test)]
+mod fixture;
+mod history;
+mod lane;
 mod migrate;
 mod open;
 mod options;
+mod order;
+mod owner;
+mod queue;
 mod readers;
+mod recovery;
+mod rows;
+mod start;
+mod statement;
+mod store_impl;
 mod task;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod turns;
+mod values;
 mod waiting;
 mod worker_lock;
 mod writer;
@@ -257,10 +276,14 @@ impl SqliteStore {
         })
     }
 
-    /// Removes the locks of workers whose rows were deleted, except of those that live after all.
-    pub(crate) fn forget_worker_files(&self, workers: &[WorkerId]) {
-        for worker in workers.iter().filter(|worker| **worker != self.shared.me) {
-            self.shared.locks.forget(*worker);
+    /// Removes, later, the locks of workers whose rows were deleted, except of those that live after
+    /// all.
+    pub(crate) fn forgetting_worker_files(&self) -> impl FnOnce(&[WorkerId]) + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |workers| {
+            for worker in workers.iter().filter(|worker| **worker != shared.me) {
+                shared.locks.forget(*worker);
+            }
         }
     }
 }

@@ -87,7 +87,7 @@ async fn a_dropped_store_is_a_dead_worker_whose_submissions_are_kept() {
     assert_eq!(worker_rows(&other).await, 2, "its row stays");
 
     assert!(lock_file(folder.path(), 1).exists());
-    other.forget_worker_files(&[id(1), id(2)]);
+    other.forgetting_worker_files()(&[id(1), id(2)]);
     assert!(!lock_file(folder.path(), 1).exists());
     assert!(
         lock_file(folder.path(), 2).exists(),

@@ -1,0 +1,124 @@
+//! Reading what was said and done: turns, items, and what the model is sent.
+//!
+//! The invariant here: a place in a list is a number within the thread, so turns that are added or
+//! reverted between two pages hide nothing; a muted turn can be read but is not sent.
+//!
+//! Nothing is written here.
+
+use rusqlite::{Params, Row as Columns, params};
+
+use super::Db;
+use super::fault::Fault;
+use super::rows;
+use super::statement::{all, first};
+use crate::ids::ThreadId;
+use crate::thread::{Direction, Page};
+use crate::turn::{History, ItemQuery, ItemRow, TurnQuery, TurnRow, Unrecorded};
+
+/// What the model is sent.
+pub(super) fn history(db: &Db<'_>, thread: ThreadId) -> Result<History, Fault> {
+    const EARLIER: &str = "SELECT ord FROM entry \
+         WHERE thread_id = ?1 AND ord < ?2 AND turn_ord < ?3 ORDER BY ord DESC LIMIT 1";
+    let compaction: Option<(i64, i64)> = first(
+        db,
+        include_str!("sql/last_compaction.sql"),
+        params![thread],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let (from_ord, from_turn_ord) = compaction.unwrap_or((i64::MIN, i64::MIN));
+    // A message of the compacting turn may have its entry in front of the compaction.
+    let before = params![thread, from_ord, from_turn_ord];
+    let earlier: Option<i64> = first(db, EARLIER, before, |row| row.get(0))?;
+    Ok(History {
+        entries: all(
+            db,
+            include_str!("sql/entries.sql"),
+            params![thread, from_ord],
+            rows::entry,
+        )?,
+        unrecorded: all(
+            db,
+            include_str!("sql/unrecorded.sql"),
+            params![thread, from_turn_ord, earlier.unwrap_or(i64::MIN)],
+            |row| {
+                Ok(Unrecorded {
+                    turn: row.get("turn")?,
+                    item: rows::item(row)?,
+                })
+            },
+        )?,
+    })
+}
+
+/// Some turns.
+pub(super) fn turns(db: &Db<'_>, query: &TurnQuery) -> Result<Page<TurnRow, i64>, Fault> {
+    const UP: &str = concat!(
+        include_str!("sql/turn.sql"),
+        "WHERE thread_id = ?1 AND ord > ?2 ORDER BY ord LIMIT ?3"
+    );
+    const DOWN: &str = concat!(
+        include_str!("sql/turn.sql"),
+        "WHERE thread_id = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3"
+    );
+    let (sql, from) = match query.direction {
+        Direction::Ascending => (UP, query.after_ord.unwrap_or(i64::MIN)),
+        Direction::Descending => (DOWN, query.after_ord.unwrap_or(i64::MAX)),
+    };
+    let window = params![query.thread, from, one_more(query.limit)];
+    page(db, sql, window, query.limit, rows::turn, |turn| turn.ord)
+}
+
+/// Some items.
+pub(super) fn items(db: &Db<'_>, query: &ItemQuery) -> Result<Page<ItemRow, i64>, Fault> {
+    const UP: &str = concat!(
+        include_str!("sql/item.sql"),
+        "WHERE thread_id = ?1 AND ord > ?2 ORDER BY ord LIMIT ?3"
+    );
+    const DOWN: &str = concat!(
+        include_str!("sql/item.sql"),
+        "WHERE thread_id = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3"
+    );
+    const TURN_UP: &str = concat!(
+        include_str!("sql/item.sql"),
+        "WHERE thread_id = ?1 AND turn_ord = ?4 AND ord > ?2 ORDER BY ord LIMIT ?3"
+    );
+    const TURN_DOWN: &str = concat!(
+        include_str!("sql/item.sql"),
+        "WHERE thread_id = ?1 AND turn_ord = ?4 AND ord < ?2 ORDER BY ord DESC LIMIT ?3"
+    );
+    let (all_turns, one_turn, from) = match query.direction {
+        Direction::Ascending => (UP, TURN_UP, query.after_ord.unwrap_or(i64::MIN)),
+        Direction::Descending => (DOWN, TURN_DOWN, query.after_ord.unwrap_or(i64::MAX)),
+    };
+    let (thread, limit) = (query.thread, query.limit);
+    match query.turn_ord {
+        None => {
+            let window = params![thread, from, one_more(limit)];
+            page(db, all_turns, window, limit, rows::item, |item| item.ord)
+        }
+        Some(turn_ord) => {
+            let window = params![thread, from, one_more(limit), turn_ord];
+            page(db, one_turn, window, limit, rows::item, |item| item.ord)
+        }
+    }
+}
+
+/// One row more than asked for tells whether there are more.
+fn one_more(limit: u32) -> i64 {
+    i64::from(limit) + 1
+}
+
+fn page<T>(
+    db: &Db<'_>,
+    sql: &str,
+    window: impl Params,
+    limit: u32,
+    read: impl FnMut(&Columns<'_>) -> rusqlite::Result<T>,
+    ord: impl Fn(&T) -> i64,
+) -> Result<Page<T, i64>, Fault> {
+    let mut rows = all(db, sql, window, read)?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(ord);
+    Ok(Page { rows, next })
+}

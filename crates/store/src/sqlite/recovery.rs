@@ -1,0 +1,206 @@
+//! What dead workers left behind: their lanes, the rows under way in them, the rows bound to them.
+//!
+//! The invariants here: finding, deciding and recording are one transaction, so recovery that is
+//! cut off begins again and ends the same; every lane that is taken from a worker moves its fence,
+//! so that late writes of that worker change nothing.
+//!
+//! What becomes of a row is the runtime's pure function; whether a worker is dead is known to the
+//! connection.
+
+use rusqlite::params;
+
+use super::Db;
+use super::approvals::interrupt_open;
+use super::ends::{Return, Was, end, to_head};
+use super::fault::Fault;
+use super::lane::Lane;
+use super::queue::cancel_waiting;
+use super::rows::{find_row, find_turn, save_row, visible_row};
+use super::statement::{all, execute};
+use super::threads::find_thread;
+use super::turns::end_turn;
+use crate::error::StoreError;
+use crate::ids::{Grip, RowId, ThreadId, WorkerId};
+use crate::lane::LaneView;
+use crate::queue::{Row, RowState};
+use crate::recovery::{Decision, Found, FoundFate, Loss, Recover, Recovered, RecoveredLane, Whose};
+use crate::turn::{TurnEnd, TurnRow, TurnStatus};
+
+const LANES_OF: &str =
+    "SELECT thread_id FROM lane WHERE owner = ?1 AND owner IS NOT NULL ORDER BY rowid LIMIT ?2";
+
+/// What a search found, and the workers of whom nothing is left.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub(super) recovered: Recovered,
+    pub(super) gone: Vec<WorkerId>,
+}
+
+/// The workers to recover from that have left something.
+fn left_behind(db: &Db<'_>, whose: &Whose) -> Result<Vec<WorkerId>, Fault> {
+    let mut workers: Vec<WorkerId> =
+        all(db, include_str!("sql/workers.sql"), [], |row| row.get(0))?;
+    match whose {
+        Whose::Dead => workers.retain(|worker| *worker != db.me && db.is_dead(*worker)),
+        Whose::Of(one) => workers.retain(|worker| worker == one),
+    }
+    Ok(workers)
+}
+
+/// Takes over lanes of dead workers and decides about their rows.
+pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
+    let mut sweep = Sweep {
+        recovered: Recovered::default(),
+        gone: Vec::new(),
+    };
+    for worker in left_behind(db, &recover.whose)? {
+        let done = sweep.recovered.lanes.len();
+        let room = i64::from(recover.limit) - i64::try_from(done).unwrap_or(i64::MAX);
+        // One more tells whether there are more.
+        let mut lanes: Vec<ThreadId> =
+            all(db, LANES_OF, params![worker, room + 1], |row| row.get(0))?;
+        let rest = lanes.split_off(lanes.len().min(usize::try_from(room).unwrap_or(0)));
+        for thread in lanes {
+            let lane = take_over(db, thread, recover)?;
+            sweep.recovered.lanes.push(lane);
+        }
+        if !rest.is_empty() {
+            sweep.recovered.more = true;
+            break;
+        }
+        cancel_bound(db, worker, recover.at_ms)?;
+        if worker != db.me && db.is_dead(worker) {
+            execute(db, include_str!("sql/forget_worker.sql"), params![worker])?;
+            sweep.gone.push(worker);
+        }
+    }
+    Ok(sweep)
+}
+
+/// Takes one lane from its owner and decides about the row under way, if there is one.
+fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<RecoveredLane, Fault> {
+    let mut lane = Lane::find(db, thread)?;
+    let active = lane.active;
+    let mut asks = false;
+    lane.owner = None;
+    lane.fence.0 += 1;
+    match active {
+        None => lane.vacate(),
+        Some(id) => {
+            let row = find_row(db, thread, id)?;
+            let row = row.ok_or(Fault::Refused(StoreError::RowNotFound(id)))?;
+            let turn = find_turn(db, thread, row.turn)?;
+            let decision = recover.deciding.decide(Found {
+                thread,
+                engine: &find_thread(db, thread)?.engine,
+                row: &row,
+                turn: turn.as_ref(),
+            });
+            asks = matches!(decision.row, FoundFate::Ask);
+            if asks {
+                lane.owner = Some(db.me);
+            }
+            apply(db, &mut lane, row, turn.as_ref(), &decision, recover.at_ms)?;
+        }
+    }
+    lane.save(db)?;
+    Ok(RecoveredLane {
+        thread,
+        row: active,
+        grip: asks.then(|| lane.grip()),
+        lane: lane.view(db)?,
+    })
+}
+
+/// Records the decision about a row that an engine was asked about; the lane stays ours.
+pub(super) fn decide(
+    db: &Db<'_>,
+    grip: Grip,
+    row: RowId,
+    decision: &Decision,
+    at_ms: i64,
+) -> Result<LaneView, Fault> {
+    let mut lane = Lane::held(db, grip)?;
+    let row = lane.active_row(db, row, RowState::Reconcile)?;
+    let turn = find_turn(db, lane.thread, row.turn)?;
+    apply(db, &mut lane, row, turn.as_ref(), decision, at_ms)?;
+    lane.save(db)?;
+    lane.view(db)
+}
+
+/// Carries a decision out, but for saving the lane.
+fn apply(
+    db: &Db<'_>,
+    lane: &mut Lane,
+    mut row: Row,
+    turn: Option<&TurnRow>,
+    decision: &Decision,
+    at_ms: i64,
+) -> Result<(), Fault> {
+    let in_progress = turn.filter(|turn| turn.status == TurnStatus::InProgress);
+    if let (Some(turn), Some(error)) = (in_progress, &decision.turn_error) {
+        let end = TurnEnd {
+            status: TurnStatus::Interrupted,
+            error: Some(error.clone()),
+            usage: turn.usage.clone(),
+            muted: turn.muted,
+        };
+        end_turn(db, lane.thread, turn.ord, &end, at_ms)?;
+    }
+    let was = match turn {
+        Some(_) => Was::ATurn,
+        None => Was::Nothing,
+    };
+    row.updated_ms = at_ms;
+    let left = row.turn;
+    match &decision.row {
+        FoundFate::Ask => {
+            row.state = RowState::Reconcile;
+            return save_row(db, lane, &row);
+        }
+        FoundFate::Done => end(&mut row, RowState::Done, at_ms),
+        FoundFate::Cancel => end(&mut row, RowState::Cancelled, at_ms),
+        FoundFate::Back { turn, loss } => {
+            to_head(db, lane, &mut row, *turn, was, &Return::Waiting)?;
+            match loss {
+                Loss::Counted => row.losses += 1,
+                Loss::Retry => {}
+            }
+        }
+        FoundFate::Block { failure, turn } => {
+            to_head(db, lane, &mut row, *turn, was, &Return::Failed(failure))?;
+        }
+    }
+    interrupt_open(db, lane.thread, left, at_ms)?;
+    lane.vacate();
+    save_row(db, lane, &row)
+}
+
+/// Cancels the rows that only this worker could have claimed.
+fn cancel_bound(db: &Db<'_>, worker: WorkerId, at_ms: i64) -> Result<(), Fault> {
+    let bound: Vec<(ThreadId, RowId)> = all(
+        db,
+        include_str!("sql/bound_rows.sql"),
+        params![worker],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    for (thread, row) in bound {
+        let mut lane = Lane::find(db, thread)?;
+        let row = visible_row(db, thread, row)?;
+        cancel_waiting(db, &mut lane, row, at_ms)?;
+        lane.save(db)?;
+    }
+    Ok(())
+}
+
+/// Gives up all idle lanes of ours and removes the worker.
+///
+/// Rows that were bound to it are cancelled by the next recovery, which has a time to note.
+pub(super) fn leave(db: &Db<'_>) -> Result<(), Fault> {
+    const GIVE_UP: &str = "UPDATE lane SET owner = NULL, fence = fence + 1 \
+         WHERE owner = ?1 AND owner IS NOT NULL AND active IS NULL";
+    const REMOVE: &str = "DELETE FROM worker WHERE id = ?1";
+    execute(db, GIVE_UP, params![db.me])?;
+    execute(db, REMOVE, params![db.me])?;
+    Ok(())
+}

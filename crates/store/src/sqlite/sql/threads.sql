@@ -1,0 +1,10 @@
+-- Continues thread.sql: one page. KEY, BEYOND and WAY are replaced by the column, the comparison
+-- and the direction, which makes six texts in all; each walks its own index. Searching is done by
+-- the caller, because SQLite folds the case of ASCII letters only.
+WHERE archived = ?1 AND listed = 1
+  AND (KEY, id) BEYOND (?2, ?3)
+  AND (?4 IS NULL OR source IN (SELECT value FROM json_each(?4)))
+  AND (?5 IS NULL OR provider IN (SELECT value FROM json_each(?5)))
+  AND (?6 IS NULL OR cwd IN (SELECT value FROM json_each(?6)))
+  AND (?7 IS NULL OR parent = ?7)
+ORDER BY KEY WAY, id WAY

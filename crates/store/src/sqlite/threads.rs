@@ -1,0 +1,257 @@
+//! Threads: made, copied, changed, deleted, listed.
+//!
+//! The invariants here: a thread and its lane are made and deleted together; a thread that a live
+//! worker owns is changed by nobody else; a list goes on behind a place, not behind a count.
+//!
+//! What a turn changes of its thread is written in `turns`.
+
+use rusqlite::params;
+
+use super::Db;
+use super::fault::Fault;
+use super::lane::Lane;
+use super::rows::{self, find_turn};
+use super::statement::{execute, first};
+use crate::error::StoreError;
+use crate::ids::ThreadId;
+use crate::json::Json;
+use crate::lane::Changed;
+use crate::thread::{
+    Direction, Fork, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
+    ThreadSort,
+};
+
+/// One thread that must be there.
+pub(super) fn find_thread(db: &Db<'_>, id: ThreadId) -> Result<ThreadRow, Fault> {
+    thread(db, id)?.ok_or(Fault::Refused(StoreError::ThreadNotFound(id)))
+}
+
+/// One thread.
+pub(super) fn thread(db: &Db<'_>, id: ThreadId) -> Result<Option<ThreadRow>, Fault> {
+    const THREAD: &str = concat!(include_str!("sql/thread.sql"), "WHERE id = ?1");
+    first(db, THREAD, params![id], rows::thread)
+}
+
+/// Makes a thread with an empty lane.
+pub(super) fn create(db: &Db<'_>, new: &NewThread) -> Result<ThreadRow, Fault> {
+    insert(db, new, None, "")?;
+    find_thread(db, new.id)
+}
+
+fn insert(db: &Db<'_>, new: &NewThread, usage: Option<&Json>, preview: &str) -> Result<(), Fault> {
+    const LANE: &str = "INSERT INTO lane(thread_id, max_depth) VALUES (?1, ?2)";
+    if thread(db, new.id)?.is_some() {
+        return Err(StoreError::ThreadExists(new.id).into());
+    }
+    let listed = match new.listed {
+        Listed::Yes => true,
+        Listed::FromFirstTurn => false,
+    };
+    execute(
+        db,
+        include_str!("sql/insert_thread.sql"),
+        params![
+            new.id,
+            new.engine,
+            new.settings,
+            new.facts,
+            new.name,
+            new.cwd,
+            new.source,
+            new.provider,
+            new.parent,
+            new.binding,
+            listed,
+            new.at_ms,
+            usage,
+            preview,
+        ],
+    )?;
+    execute(db, LANE, params![new.id, new.max_depth])?;
+    Ok(())
+}
+
+/// Makes a thread with a copy of another's ended turns.
+pub(super) fn fork(db: &Db<'_>, fork: &Fork) -> Result<ThreadRow, Fault> {
+    let from = find_thread(db, fork.from)?;
+    let through_ord = match fork.through {
+        None => i64::MAX,
+        Some(turn) => {
+            let turn = find_turn(db, fork.from, turn)?;
+            turn.ok_or(Fault::Refused(StoreError::TurnNotFound))?.ord
+        }
+    };
+    let to = fork.to.id;
+    insert(db, &fork.to, from.usage.as_ref(), &from.preview)?;
+    let turns = params![from.id, to, through_ord];
+    execute(db, include_str!("sql/fork_turns.sql"), turns)?;
+    execute(db, include_str!("sql/fork_items.sql"), params![from.id, to])?;
+    execute(
+        db,
+        include_str!("sql/fork_entries.sql"),
+        params![from.id, to],
+    )?;
+    find_thread(db, to)
+}
+
+/// Changes a thread that is nobody's or ours.
+pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<ThreadRow>, Fault> {
+    let mut lane = changeable(db, change.thread)?;
+    if change.archived == Some(true) && lane.active.is_some() {
+        return Err(StoreError::Busy(change.thread).into());
+    }
+    execute(
+        db,
+        include_str!("sql/change_thread.sql"),
+        params![
+            change.thread,
+            change.settings,
+            change.facts,
+            change.name.is_some(),
+            change.name.as_ref().and_then(Option::as_ref),
+            change.cwd,
+            change.archived,
+            change.at_ms,
+        ],
+    )?;
+    if let Some(archived) = change
+        .archived
+        .filter(|archived| *archived != lane.archived)
+    {
+        lane.archived = archived;
+        lane.look_again();
+        lane.save(db)?;
+    }
+    Ok(Changed {
+        value: find_thread(db, change.thread)?,
+        lane: lane.view(db)?,
+    })
+}
+
+/// Deletes a thread that is nobody's or ours and runs nothing, with all it has.
+pub(super) fn delete(db: &Db<'_>, thread: ThreadId) -> Result<(), Fault> {
+    idle(db, thread)?;
+    execute(db, "DELETE FROM thread WHERE id = ?1", params![thread])?;
+    Ok(())
+}
+
+/// Deletes the turns from this number on from a thread that is nobody's or ours and runs nothing.
+pub(super) fn revert(
+    db: &Db<'_>,
+    thread: ThreadId,
+    from_turn_ord: i64,
+    at_ms: i64,
+) -> Result<(), Fault> {
+    const TURNS: &str = "DELETE FROM turn WHERE thread_id = ?1 AND ord >= ?2";
+    const ITEMS: &str = "DELETE FROM item WHERE thread_id = ?1 AND turn_ord >= ?2";
+    const ENTRIES: &str = "DELETE FROM entry WHERE thread_id = ?1 AND turn_ord >= ?2";
+    const NOTE: &str = "UPDATE thread SET updated_ms = ?2 WHERE id = ?1";
+    idle(db, thread)?;
+    for sql in [TURNS, ITEMS, ENTRIES] {
+        execute(db, sql, params![thread, from_turn_ord])?;
+    }
+    execute(db, NOTE, params![thread, at_ms])?;
+    Ok(())
+}
+
+/// The lane of a thread that may be changed.
+fn changeable(db: &Db<'_>, thread: ThreadId) -> Result<Lane, Fault> {
+    let lane = Lane::find(db, thread)?;
+    match lane.held_elsewhere(db) {
+        None => Ok(lane),
+        Some(worker) => Err(StoreError::OwnedElsewhere { thread, worker }.into()),
+    }
+}
+
+/// The same, if nothing runs there.
+fn idle(db: &Db<'_>, thread: ThreadId) -> Result<(), Fault> {
+    if changeable(db, thread)?.active.is_some() {
+        return Err(StoreError::Busy(thread).into());
+    }
+    Ok(())
+}
+
+/// Some threads.
+pub(super) fn threads(
+    db: &Db<'_>,
+    query: &ThreadQuery,
+) -> Result<Page<ThreadRow, ThreadPlace>, Fault> {
+    let (first_key, first_id) = match query.direction {
+        Direction::Ascending => (i64::MIN, String::new()),
+        // Behind every id.
+        Direction::Descending => (i64::MAX, String::from("~")),
+    };
+    let (key_ms, id) = match query.after {
+        None => (first_key, first_id),
+        Some(place) => (place.key_ms, place.thread.to_string()),
+    };
+    let sought = query.search.as_deref().map(str::to_lowercase);
+    let mut statement = db.connection.prepare_cached(&page_sql(query))?;
+    let mut found = statement.query(params![
+        query.archived,
+        key_ms,
+        id,
+        any_of(&query.sources),
+        any_of(&query.providers),
+        any_of(&query.cwds),
+        query.parent,
+    ])?;
+    let limit = query.limit as usize;
+    let mut rows: Vec<ThreadRow> = Vec::new();
+    let mut more = false;
+    while let Some(columns) = found.next()? {
+        let row = rows::thread(columns)?;
+        if !sought.as_deref().is_none_or(|text| shows(&row, text)) {
+            continue;
+        }
+        if rows.len() == limit {
+            more = true;
+            break;
+        }
+        rows.push(row);
+    }
+    let next = rows.last().filter(|_| more).map(|row| ThreadPlace {
+        key_ms: key_of(query.sort)(row),
+        thread: row.id,
+    });
+    Ok(Page { rows, next })
+}
+
+/// One of six texts.
+fn page_sql(query: &ThreadQuery) -> String {
+    const PAGE: &str = concat!(
+        include_str!("sql/thread.sql"),
+        include_str!("sql/threads.sql")
+    );
+    let key = match query.sort {
+        ThreadSort::Created => "created_ms",
+        ThreadSort::Updated => "updated_ms",
+        ThreadSort::Recency => "recency_ms",
+    };
+    let (beyond, way) = match query.direction {
+        Direction::Ascending => (">", "ASC"),
+        Direction::Descending => ("<", "DESC"),
+    };
+    PAGE.replace("KEY", key)
+        .replace("BEYOND", beyond)
+        .replace("WAY", way)
+}
+
+fn key_of(sort: ThreadSort) -> fn(&ThreadRow) -> i64 {
+    match sort {
+        ThreadSort::Created => |row| row.created_ms,
+        ThreadSort::Updated => |row| row.updated_ms,
+        ThreadSort::Recency => |row| row.recency_ms,
+    }
+}
+
+/// A list for `json_each`; none when everything goes.
+fn any_of(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| serde_json::Value::from(words).to_string())
+}
+
+/// Whether name or preview hold this text, which is in lower case.
+fn shows(row: &ThreadRow, text: &str) -> bool {
+    let holds = |shown: &str| shown.to_lowercase().contains(text);
+    row.name.as_deref().is_some_and(holds) || holds(&row.preview)
+}
