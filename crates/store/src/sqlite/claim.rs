@@ -237,3 +237,6 @@ fn refuse(
         lane: lane.view(db)?,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,9 +42,11 @@ pub(super) fn to_head(
     was: Was,
     how: &Return<'_>,
 ) -> Result<(), Fault> {
+    // Not its own: a claim that is refused in its own transaction was never written.
     const SMALLEST: &str = "SELECT min(pos) FROM queued_turn \
-         WHERE thread_id = ?1 AND state IN ('queued','blocked')";
-    let smallest: Option<i64> = single(db, SMALLEST, params![lane.thread], |row| row.get(0))?;
+         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND id <> ?2";
+    let others = params![lane.thread, row.id];
+    let smallest: Option<i64> = single(db, SMALLEST, others, |row| row.get(0))?;
     row.position = Some(smallest.unwrap_or(lane.next_pos) - STEP);
     match was {
         Was::ATurn => row.last_turn = Some(row.turn),

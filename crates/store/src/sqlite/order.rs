@@ -188,3 +188,6 @@ fn around(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,3 +121,6 @@ fn refuse(
         lane: lane.view(db)?,
     })))
 }
+
+#[cfg(test)]
+mod tests;

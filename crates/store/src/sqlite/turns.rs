@@ -258,3 +258,6 @@ pub(super) fn end_turn(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
