@@ -21,6 +21,7 @@ mod queue;
 mod runtime;
 mod settings;
 mod shared;
+mod worker;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::Error;
@@ -32,3 +33,4 @@ pub use options::{BeforeTurn, BeforeTurnVerdict, Drain, Options};
 pub use queue::AddTurn;
 pub use runtime::{CreateThread, Handle, Runtime};
 pub use settings::Settings;
+pub use worker::this_worker;

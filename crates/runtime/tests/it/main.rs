@@ -1,1 +1,6 @@
 //! The runtime's integration tests, one module per subject.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod drain;
+mod support;
