@@ -7,7 +7,7 @@
 //! happens on a full disk and after an error.
 //!
 //! The SQL of the operations is in the modules named after their subject; each is a function over
-//! [`Db`] that knows nothing of threads.
+//! `Db` that knows nothing of threads.
 
 mod approvals;
 mod ballast;

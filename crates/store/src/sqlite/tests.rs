@@ -9,6 +9,8 @@ mod crashes;
 mod faults;
 mod life;
 mod refused;
+mod sharing;
+mod small_disk;
 mod trouble;
 
 use std::path::Path;
@@ -139,7 +141,7 @@ impl Gate {
                 let _ = arrive.send(());
             }
             // Bounded, so that a failing test does not hang.
-            let _ = opened.lock().unwrap().recv_timeout(Duration::from_secs(60));
+            let _ = opened.lock().unwrap().recv_timeout(Duration::from_mins(1));
             Ok(())
         });
         within("the writer at the gate", DEADLINE, arrived)
