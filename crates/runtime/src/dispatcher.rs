@@ -110,6 +110,15 @@ impl Dispatcher {
 
 /// Decides about everything that dead workers left; lanes that are loaded here look again.
 pub(crate) async fn recover(shared: &Shared, lanes: &Lanes) -> Result<(), StoreError> {
+    for thread in recover_dead(shared).await? {
+        lanes.wake(thread);
+    }
+    Ok(())
+}
+
+/// Decides about everything that dead workers left; the lanes it was.
+pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
+    let mut threads = Vec::new();
     loop {
         let now_ms = shared.clock.now_ms();
         let recovered = shared
@@ -123,10 +132,10 @@ pub(crate) async fn recover(shared: &Shared, lanes: &Lanes) -> Result<(), StoreE
             .await?;
         for lane in &recovered.lanes {
             tracing::info!(thread = %lane.thread, "a dead worker's lane was taken over");
-            lanes.wake(lane.thread);
+            threads.push(lane.thread);
         }
         if !recovered.more {
-            return Ok(());
+            return Ok(threads);
         }
     }
 }

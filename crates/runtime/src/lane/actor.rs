@@ -68,7 +68,6 @@ pub(crate) struct Actor {
     next_request: u64,
     /// A turn that has begun in the store and is not announced or run yet.
     began: Option<Box<AcceptedTurn>>,
-    began_for: Option<RequestNo>,
     claimed: Option<Box<ClaimedRow>>,
     claimed_for: Option<RequestNo>,
     /// Why hooks blocked the claimed row.
@@ -120,7 +119,6 @@ impl Actor {
             requests: HashMap::new(),
             next_request: 0,
             began: None,
-            began_for: None,
             claimed: None,
             claimed_for: None,
             blocked: None,

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use turnlane_engine::BoxFuture;
@@ -77,8 +76,6 @@ pub struct StartRequest {
     pub key: Option<String>,
     /// Whether it goes with this worker while it waits.
     pub bound: Bound,
-    /// How long it may take from its acceptance.
-    pub timeout: Option<Duration>,
 }
 
 /// With whom a waiting row goes.

@@ -4,6 +4,7 @@
 //! cannot be read fails the turn before the first model call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use turnlane_engine::{
     Engine, Entry, EntryKind, Sink, TurnControl, TurnKind, TurnOutcome, TurnRequest,
@@ -19,8 +20,11 @@ use super::rows;
 use crate::ids;
 use crate::settings::Settings;
 
-/// What the engine gets, but for the history; an error text when what is stored cannot be read.
-pub(crate) fn from_accepted(accepted: &AcceptedTurn) -> Result<TurnRequest, String> {
+/// What the engine gets, but for the history, and how long the turn may take; an error text when
+/// what is stored cannot be read.
+pub(crate) fn from_accepted(
+    accepted: &AcceptedTurn,
+) -> Result<(TurnRequest, Option<Duration>), String> {
     let params: TurnStartParams = rows::read(&accepted.row.params)?;
     let settings: Settings = rows::read(&accepted.thread.settings)?;
     let attempt = accepted.turn.attempt;
@@ -31,7 +35,8 @@ pub(crate) fn from_accepted(accepted: &AcceptedTurn) -> Result<TurnRequest, Stri
     };
     let usage = accepted.thread.usage.as_ref();
     let state = accepted.thread.engine_state.as_ref();
-    Ok(TurnRequest {
+    let timeout = params.timeout_ms.filter(|ms| *ms > 0);
+    let request = TurnRequest {
         kind: TurnKind::Turn,
         thread_id: ids::wire_thread(accepted.lane.thread),
         turn_id: ids::wire_turn(accepted.turn.id),
@@ -49,7 +54,8 @@ pub(crate) fn from_accepted(accepted: &AcceptedTurn) -> Result<TurnRequest, Stri
         settings: settings.for_turn(&params),
         runtime_tools: Vec::new(),
         thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
-    })
+    };
+    Ok((request, timeout.map(Duration::from_millis)))
 }
 
 /// Runs the turn, or says at once why it cannot be run.

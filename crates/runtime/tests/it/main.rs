@@ -2,5 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod approvals;
 mod drain;
+mod held;
+mod requests;
+mod sharing;
+mod stopping;
+mod subscribing;
 mod support;

@@ -215,7 +215,6 @@ pub(crate) fn start(text: &str, how: StartHow) -> StartRequest {
         how,
         key: None,
         bound: Bound::No,
-        timeout: None,
     }
 }
 

@@ -16,6 +16,7 @@ use turnlane_store::{Grip, RowId};
 use super::Actor;
 use super::answers::Pending;
 use super::results::Done;
+use crate::dispatcher::recover_dead;
 use crate::error::Error;
 use crate::ids;
 use crate::lane::accept::{self, Chosen};
@@ -24,10 +25,19 @@ use crate::lane::event::{
     CancelWhy, Closing, Committed, Effect, Event, FailedOp, Op, RequestNo, StartHow, Tell,
     UnclaimWhy,
 };
-use crate::lane::rows;
 use crate::lane::turn::RunningTurn;
+use crate::lane::{request, rows};
 use crate::queue::content_hash;
 use crate::settings::Settings;
+
+/// Which attempt at a direct turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The first.
+    First,
+    /// The one after the owner of the lane was looked at: dead ones own nothing any more.
+    AfterRecovery,
+}
 
 impl Actor {
     pub(super) async fn perform(&mut self, effect: Effect) {
@@ -62,7 +72,7 @@ impl Actor {
 
     async fn commit(&mut self, op: Op) {
         match op {
-            Op::Start(request) => self.commit_start(request),
+            Op::Start(request) => self.commit_start(request, Attempt::First),
             Op::Claim { which, request } => {
                 // Whoever listens sees the row once before it is gone.
                 self.tell_queue().await;
@@ -93,7 +103,7 @@ impl Actor {
         self.history = Some(self.shared.store.history(self.thread));
     }
 
-    fn commit_start(&mut self, request: RequestNo) {
+    pub(super) fn commit_start(&mut self, request: RequestNo, attempt: Attempt) {
         let Some(Pending::Start { request: start, .. }) = self.requests.get(&request) else {
             return;
         };
@@ -117,8 +127,21 @@ impl Actor {
             }
         };
         self.read_history();
-        let work = self.shared.store.start_turn(start);
-        self.submit(async move { Done::Start(request, work.await) });
+        match attempt {
+            Attempt::First => {
+                let work = self.shared.store.start_turn(start);
+                self.submit(async move { Done::Start(request, attempt, work.await) });
+            }
+            Attempt::AfterRecovery => {
+                let shared = Arc::clone(&self.shared);
+                self.submit(async move {
+                    if let Err(error) = recover_dead(&shared).await {
+                        return Done::Start(request, attempt, Err(error));
+                    }
+                    Done::Start(request, attempt, shared.store.start_turn(start).await)
+                });
+            }
+        }
     }
 
     /// The row of a wanted turn, as it would wait or start.
@@ -340,21 +363,16 @@ impl Actor {
         let (Some(accepted), Some(history)) = (self.began.take(), self.history.take()) else {
             return;
         };
-        let timeout = self.began_for.take().and_then(|request| {
-            let pending = self.requests.get(&request);
-            pending.and_then(|pending| match pending {
-                Pending::Start { request, .. } => request.timeout,
-                Pending::Row { .. } | Pending::Steer { .. } | Pending::Interrupt { .. } => None,
-            })
-        });
         let (sink, control, end) = turnlane_engine::channel(Arc::new(NoHooks));
         let engine = self.shared.engines.get(&accepted.thread.engine).cloned();
-        let request = crate::lane::request::from_accepted(&accepted);
+        let request = request::from_accepted(&accepted);
+        let timeout = request.as_ref().ok().and_then(|(_, timeout)| *timeout);
+        let request = request.map(|(request, _)| request);
         let first = accepted.item.as_ref().map(|item| item.id.clone());
         crash::point("engine:before-run");
         let task = tokio::spawn(async move {
             let history = history.await;
-            crate::lane::request::run(engine, request, history, first, sink, control).await;
+            request::run(engine, request, history, first, sink, control).await;
         });
         let mut running = RunningTurn::new(*accepted, end, task.abort_handle());
         running.timeout_at = timeout.map(|timeout| tokio::time::Instant::now() + timeout);

@@ -9,18 +9,22 @@ use std::sync::Arc;
 use turnlane_protocol::approval::Approval;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::usage::ThreadTokenUsage;
-use turnlane_store::StoreError;
+use turnlane_store::lane::{LaneView, Taken};
 use turnlane_store::queue::{QueueFrom, QueuePage, QueueQuery};
 use turnlane_store::thread::{Direction, ThreadRow};
 use turnlane_store::turn::{ItemQuery, ItemRow, TurnRow};
+use turnlane_store::{StoreError, ThreadId};
 
 use super::Actor;
 use super::telling::QUEUE_ROWS_TOLD;
+use crate::dispatcher::recover_dead;
 use crate::error::Error;
 use crate::lane::command::Reply;
+use crate::lane::event::Event;
 use crate::lane::rows;
 use crate::lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
 use crate::notice::{Notice, Subscriber, SubscriberId};
+use crate::shared::Shared;
 
 /// How many items of the running turn a picture holds; the rest is read by pages.
 const ITEMS_MAX: u32 = 10_000;
@@ -37,6 +41,7 @@ struct Cut {
 
 /// What was read outside of the task.
 struct Read {
+    lane: LaneView,
     thread: ThreadRow,
     queue: QueuePage,
     ended: Vec<ItemRow>,
@@ -63,10 +68,10 @@ impl Actor {
         let seq = self.subscribers.cut(id, subscriber);
         let cut = self.cut(seq);
         self.subscribers_changed();
-        let store = Arc::clone(&self.shared.store);
+        let shared = Arc::clone(&self.shared);
         let thread = self.thread;
         self.joins.push(Box::pin(async move {
-            let read = read(store.as_ref(), thread, &cut).await;
+            let read = read(&shared, thread, &cut).await;
             Joined {
                 id,
                 cut,
@@ -120,6 +125,8 @@ impl Actor {
                 return;
             }
         };
+        let look = self.saw(read.lane);
+        self.events.push_back(Event::Looked(look));
         let usage = read.thread.usage.as_ref();
         let usage = usage.and_then(|usage| rows::read(usage).ok());
         let open: Vec<_> = cut.open.into_iter().map(|(_, item)| item).collect();
@@ -145,11 +152,22 @@ impl Actor {
     }
 }
 
-async fn read(
-    store: &dyn turnlane_store::Store,
-    thread: turnlane_store::ThreadId,
-    cut: &Cut,
-) -> Result<Read, StoreError> {
+/// Makes the lane ours, also when its owner is dead and left a turn.
+async fn take(shared: &Shared, thread: ThreadId) -> Result<LaneView, StoreError> {
+    if let Taken::Ours(lane) = shared.store.take(thread).await? {
+        return Ok(lane);
+    }
+    recover_dead(shared).await?;
+    match shared.store.take(thread).await? {
+        Taken::Ours(lane) => Ok(lane),
+        Taken::Elsewhere(worker) => Err(StoreError::OwnedElsewhere { thread, worker }),
+    }
+}
+
+async fn read(shared: &Shared, thread: ThreadId, cut: &Cut) -> Result<Read, StoreError> {
+    // Whoever listens here must see everything, so the lane is ours from now on.
+    let lane = take(shared, thread).await?;
+    let store = shared.store.as_ref();
     store.flush().await?;
     let row = store.thread(thread).await?;
     let row = row.ok_or(StoreError::ThreadNotFound(thread))?;
@@ -178,6 +196,7 @@ async fn read(
         ended.extend(page.rows.into_iter().filter(before));
     }
     Ok(Read {
+        lane,
         thread: row,
         queue,
         ended,

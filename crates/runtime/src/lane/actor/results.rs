@@ -11,6 +11,7 @@ use turnlane_store::turn::{Accepted, AcceptedTurn, Put, Refused, Started};
 use turnlane_store::{StoreError, crash};
 
 use super::Actor;
+use super::effects::Attempt;
 use crate::error::Error;
 use crate::lane::command::{QueueDone, StartAnswer};
 use crate::lane::event::Unload;
@@ -22,7 +23,7 @@ use crate::options::BeforeTurnVerdict;
 
 /// An operation that has come to its end.
 pub(super) enum Done {
-    Start(RequestNo, Result<Started, StoreError>),
+    Start(RequestNo, Attempt, Result<Started, StoreError>),
     Claim(Option<RequestNo>, Result<Claimed<ClaimedRow>, StoreError>),
     ClaimAndAccept(Option<RequestNo>, Result<Claimed<Accepted>, StoreError>),
     Accept(Result<Accepted, StoreError>),
@@ -43,7 +44,11 @@ pub(super) enum Done {
 impl Actor {
     pub(super) fn finish(&mut self, done: Done) {
         let committed = match done {
-            Done::Start(request, result) => self.started(request, result),
+            Done::Start(request, Attempt::First, Err(StoreError::OwnedElsewhere { .. })) => {
+                self.commit_start(request, Attempt::AfterRecovery);
+                return;
+            }
+            Done::Start(request, _, result) => self.started(request, result),
             Done::Claim(request, result) => self.claimed(request, result),
             Done::ClaimAndAccept(request, Ok(Claimed::Ours(accepted))) => {
                 self.accepted(request, Ok(accepted))
@@ -155,7 +160,6 @@ impl Actor {
         let steers = engine.is_some_and(|engine| engine.capabilities().steer);
         let turn = accepted.turn.id;
         self.began = Some(accepted);
-        self.began_for = request;
         Committed::Began {
             turn,
             steering: if steers {
@@ -319,16 +323,17 @@ impl Actor {
 
     /// Remembers a picture of the lane; what matters of it.
     pub(super) fn saw(&mut self, lane: LaneView) -> Look {
-        let look = look_of(&lane, self.shared.store.worker());
-        let known = self.lane.as_ref();
-        let newer = known.is_none_or(|known| lane.revision >= known.revision);
-        if known.is_some_and(|known| shows_other(known, &lane)) {
-            self.queue_changed = true;
+        let me = self.shared.store.worker();
+        if let Some(known) = &self.lane {
+            if lane.revision < known.revision {
+                // A read that was slower than a commit of ours.
+                return look_of(known, me);
+            }
+            self.queue_changed |= shows_other(known, &lane);
         }
         self.shared.revision_seen(self.thread, lane.revision);
-        if newer {
-            self.lane = Some(lane);
-        }
+        let look = look_of(&lane, me);
+        self.lane = Some(lane);
         look
     }
 }

@@ -1,0 +1,169 @@
+//! Several workers on one database, within one process: owners, deaths, changes by others.
+
+use std::sync::Arc;
+
+use turnlane_protocol::ids::TurnId;
+use turnlane_runtime::{Drain, Error, Options, StartAnswer, StartHow};
+use turnlane_store::StoreError;
+use turnlane_store::turn::TurnStatus;
+
+use crate::support::{Ear, Home, start};
+
+const SCRIPT: &str = "version: 1
+turns:
+  - match: slow
+    steps:
+      - await: {gate: go}
+      - say: done
+fallback: {say: \"You said: {input}\"}
+";
+
+fn loaded() -> Options {
+    Options {
+        drain: Drain::Loaded,
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn a_lane_that_somebody_listens_to_is_owned_and_others_may_only_add() {
+    let home = Home::new();
+    let one = home.start_with(SCRIPT, loaded()).await;
+    let two = home.start_with(SCRIPT, loaded()).await;
+    let thread = one.thread().await;
+    let (_, ear) = one.listen(thread).await;
+    let refused = two
+        .handle
+        .subscribe(thread, Arc::new(Ear::default()), None)
+        .await;
+    assert!(matches!(
+        refused,
+        Err(Error::Store(StoreError::OwnedElsewhere { .. }))
+    ));
+    let refused = two
+        .handle
+        .start(thread, start("no", StartHow::OrSteer))
+        .await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Store(StoreError::OwnedElsewhere { .. }))
+        ),
+        "{refused:?}"
+    );
+    let queued = two
+        .handle
+        .start(thread, start("row", StartHow::OrQueue))
+        .await;
+    assert!(matches!(queued.unwrap(), StartAnswer::Queued(_)));
+    ear.hears("turn Completed", 1).await;
+    two.add(thread, "from the other").await;
+    ear.hears("turn Completed", 2).await;
+    assert!(
+        ear.words().contains(&"queue 1".to_owned()),
+        "the row was shown"
+    );
+}
+
+#[tokio::test]
+async fn a_lane_nobody_listens_to_goes_to_whoever_asks() {
+    let home = Home::new();
+    let one = home.start_with(SCRIPT, loaded()).await;
+    let two = home.start_with(SCRIPT, loaded()).await;
+    let thread = one.thread().await;
+    let (id, _) = one.listen(thread).await;
+    one.handle.unsubscribe(thread, id).await;
+    let (_, ear) = loop {
+        // The release is under way; nothing announces it to others.
+        let ear = Arc::new(Ear::default());
+        match two
+            .handle
+            .subscribe(thread, Arc::clone(&ear) as _, None)
+            .await
+        {
+            Ok((id, _)) => break (id, ear),
+            Err(Error::Store(StoreError::OwnedElsewhere { .. })) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    one.add(thread, "hello").await;
+    ear.hears("turn Completed", 1).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_drains_all_finds_rows_that_others_added() {
+    let home = Home::new();
+    let serve = home.start(SCRIPT).await;
+    let other = home.start_with(SCRIPT, loaded()).await;
+    let thread = serve.thread().await;
+    let store = other.handle.store();
+    let row = turnlane_store::queue::NewRow {
+        id: uuid::Uuid::from_u128(7).into(),
+        turn: uuid::Uuid::from_u128(8).into(),
+        source: "queue".to_owned(),
+        params: turnlane_store::Json::new(
+            serde_json::to_string(&crate::support::params("hello")).unwrap(),
+        ),
+        client_id: "c".to_owned(),
+        key: None,
+        content_hash: [0; 32],
+        not_before_ms: 0,
+        policies: turnlane_store::queue::Policies::default(),
+        bound: None,
+    };
+    store
+        .append(turnlane_store::queue::Append {
+            thread: thread.as_uuid().into(),
+            row,
+            key_window_ms: 0,
+            at_ms: 1,
+        })
+        .await
+        .unwrap();
+    let turns = serve.ended(thread, 1).await;
+    assert_eq!(turns[0].status, TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_message_that_never_became_an_entry_is_given_to_the_next_turn() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    let begun = world
+        .handle
+        .start(thread, start("slow", StartHow::OrSteer))
+        .await;
+    let StartAnswer::Begun(turn) = begun.unwrap() else {
+        panic!("the turn begins");
+    };
+    let turn = TurnId::from_uuid(turn.id.as_uuid());
+    ear.hears("turn/started", 1).await;
+    // Steered and interrupted before the engine took it: stored, and in no entry.
+    let input = vec![turnlane_protocol::input::UserInput::text("remember me")];
+    world.handle.steer(thread, turn, input, None).await.unwrap();
+    let queue = turnlane_runtime::AfterInterrupt::Continue;
+    world
+        .handle
+        .interrupt(thread, Some(turn), queue, None)
+        .await
+        .unwrap();
+    let recorded = async || {
+        let history = world.handle.store().history(thread.as_uuid().into()).await;
+        let history = history.unwrap();
+        let entry = |text: &str| {
+            history
+                .entries
+                .iter()
+                .any(|e| e.items.as_str().contains(text))
+        };
+        (entry("remember me"), history.unrecorded.len())
+    };
+    world
+        .handle
+        .start(thread, start("next", StartHow::OrSteer))
+        .await
+        .unwrap();
+    world.ended(thread, 2).await;
+    assert_eq!(recorded().await, (true, 0));
+}
