@@ -27,6 +27,8 @@ mod open;
 mod options;
 mod order;
 mod owner;
+#[cfg(test)]
+mod plans;
 mod queue;
 mod readers;
 mod recovery;

@@ -9,7 +9,7 @@
 use super::Db;
 use super::ends::{Return, Was, end, to_head};
 use super::fault::Fault;
-use super::lane::Lane;
+use super::lane::{Lane, row_of};
 use super::rows::{find_row, save_row, visible_row};
 use super::threads::find_thread;
 use super::turns::{begin, record_ended};
@@ -137,13 +137,11 @@ fn pick_now(db: &Db<'_>, lane: &mut Lane, which: Which) -> Result<Option<Row>, F
     if lane.archived {
         return Err(StoreError::Archived(lane.thread).into());
     }
-    let id = match (which, lane.head(db)?) {
-        (Which::Row(row), _) => row,
-        (Which::Head | Which::HeadNow, Head::None) => return Err(StoreError::QueueEmpty.into()),
-        (
-            Which::Head | Which::HeadNow,
-            Head::Due { row, .. } | Head::Failed { row, .. } | Head::BoundElsewhere { row, .. },
-        ) => row,
+    let id = match which {
+        Which::Row(row) => row,
+        Which::Head | Which::HeadNow => {
+            row_of(&lane.head(db)?).ok_or(Fault::Refused(StoreError::QueueEmpty))?
+        }
     };
     let row = visible_row(db, lane.thread, id)?;
     if row.bound.is_some_and(|worker| worker != db.me) {

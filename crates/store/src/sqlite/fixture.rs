@@ -1,7 +1,7 @@
 //! A database in memory with the schema, workers that live or not, and short ways to the usual steps.
 //!
-//! The invariant here: after every step, refused or not, the lanes are as the contract promises; see
-//! [`Fixture::check`].
+//! The invariant here: after every step, refused or not, the lanes are as the contract promises (see
+//! [`Fixture::check`]), and no statement of it reads a whole table (see `plans`).
 //!
 //! Threads, commits and files are tested where they are made.
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 use super::worker_lock::{HeldLock, WorkerLocks};
-use super::{Db, claim, lane, queue, threads, turns};
+use super::{Db, claim, lane, plans, queue, threads, turns};
 use crate::error::StoreError;
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::json::Json;
@@ -68,7 +68,8 @@ pub(super) struct Fixture {
 impl Fixture {
     /// An empty database; I live, the other worker does not.
     pub(super) fn new() -> Self {
-        let connection = Connection::open_in_memory().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        plans::listen(&mut connection);
         connection
             .pragma_update(None, "foreign_keys", true)
             .unwrap();
@@ -114,7 +115,8 @@ impl Fixture {
             locks: &self.locks,
         };
         self.connection.execute_batch("SAVEPOINT op").unwrap();
-        let end = work(&db).map_err(|fault| fault.while_trying_to("try"));
+        let end = plans::watch(&self.connection, || work(&db));
+        let end = end.map_err(|fault| fault.while_trying_to("try"));
         let over = match end {
             Ok(_) => "RELEASE op",
             Err(_) => "ROLLBACK TO op; RELEASE op",
@@ -163,15 +165,32 @@ impl Fixture {
 
     /// Adds a row; its turn id is the row's number times 1,000.
     pub(super) fn add(&self, row: u128) -> Row {
-        match self.append(append(row)).unwrap() {
+        match self.append(&append(row)).unwrap() {
             Appended::New(row) => row,
             Appended::Repeated(_) => unreachable!("the row has no key"),
         }
     }
 
-    pub(super) fn append(&self, append: Append) -> Result<Appended, StoreError> {
-        let appended = self.run(|db| queue::append(db, &append));
+    pub(super) fn append(&self, append: &Append) -> Result<Appended, StoreError> {
+        let appended = self.run(|db| queue::append(db, append));
         appended.map(|changed| changed.value)
+    }
+
+    /// Adds many rows at once.
+    pub(super) fn fill(&self, rows: u32) {
+        let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+            INSERT INTO queued_turn(thread_id, id, turn_id, source, pos, state, on_error, on_crash,
+                on_cannot_start, on_limit, content_hash, client_id, params, created_ms, updated_ms)
+            SELECT ?1, printf('00000000-0000-0000-0000-%012x', i),
+                printf('00000000-0000-0000-0001-%012x', i), 'queue', 1024 * i, 'queued', 'continue',
+                'block', 'block', 'wait', zeroblob(32), 'c', x'7b7d', 1, 1 FROM n";
+        let count = "UPDATE lane SET depth = ?2, max_depth = 2 * ?2, next_pos = 1024 * (?2 + 1),
+            ready_ms = 0 WHERE thread_id = ?1";
+        let thread: ThreadId = id(THREAD);
+        for sql in [fill, count] {
+            let filled = rusqlite::params![thread, rows];
+            self.connection.execute(sql, filled).unwrap();
+        }
     }
 
     pub(super) fn look(&self) -> LaneView {

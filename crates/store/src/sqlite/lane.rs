@@ -267,6 +267,16 @@ impl Lane {
     }
 }
 
+/// The row at the head, whatever it waits for.
+pub(super) fn row_of(head: &Head) -> Option<RowId> {
+    match head {
+        Head::None => None,
+        Head::Due { row, .. } | Head::Failed { row, .. } | Head::BoundElsewhere { row, .. } => {
+            Some(*row)
+        }
+    }
+}
+
 /// A picture of one lane.
 pub(super) fn look(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
     Lane::find(db, thread)?.view(db)

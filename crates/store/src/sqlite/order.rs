@@ -180,13 +180,11 @@ fn around(
     };
     let window = params![thread, moved.id, before];
     let found: Vec<i64> = all(db, AROUND, window, |row| row.get(0))?;
-    match found.first() {
-        Some(previous) => Ok((Some(*previous), found.get(1).copied())),
-        None => {
-            let last = first(db, LAST, params![thread, moved.id], |row| row.get(0))?;
-            Ok((last, None))
-        }
+    if let Some(previous) = found.first() {
+        return Ok((Some(*previous), found.get(1).copied()));
     }
+    let last = first(db, LAST, params![thread, moved.id], |row| row.get(0))?;
+    Ok((last, None))
 }
 
 #[cfg(test)]

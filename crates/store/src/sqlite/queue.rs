@@ -11,12 +11,12 @@ use rusqlite::params;
 use super::Db;
 use super::ends::end;
 use super::fault::Fault;
-use super::lane::{Lane, STEP};
+use super::lane::{Lane, STEP, row_of};
 use super::rows::{self, born, find_turn, insert_row, keyed_row, save_row, visible_row};
 use super::statement::{all, execute, first};
 use crate::error::StoreError;
 use crate::ids::{RowId, ThreadId};
-use crate::lane::{Changed, Head, LaneView, Paused};
+use crate::lane::{Changed, LaneView, Paused};
 use crate::queue::{
     Append, Appended, NewRow, QueueFrom, QueuePage, QueueQuery, Repeated, Row, RowState, Update,
 };
@@ -154,13 +154,9 @@ pub(super) fn retry(
     at_ms: i64,
 ) -> Result<Changed<Row>, Fault> {
     let mut lane = Lane::find_open(db, thread)?;
-    let id = match (row, lane.head(db)?) {
-        (Some(row), _) => row,
-        (None, Head::None) => return Err(StoreError::QueueEmpty.into()),
-        (
-            None,
-            Head::Due { row, .. } | Head::Failed { row, .. } | Head::BoundElsewhere { row, .. },
-        ) => row,
+    let id = match row {
+        Some(row) => row,
+        None => row_of(&lane.head(db)?).ok_or(Fault::Refused(StoreError::QueueEmpty))?,
     };
     let mut row = visible_row(db, thread, id)?;
     if row.state != RowState::Blocked {

@@ -34,7 +34,7 @@ fn not_now(fixture: &Fixture, which: Which, at_ms: i64) -> LaneView {
     }
 }
 
-fn refused(fixture: &Fixture, how: CannotStart, at_ms: i64) -> Refused {
+fn refused(fixture: &Fixture, how: &CannotStart, at_ms: i64) -> Refused {
     let wanted = claim_of(Which::Head, at_ms);
     let end = fixture.run(|db| claim_and_accept(db, &wanted, &refusing(how.clone())));
     match end.unwrap() {
@@ -71,7 +71,7 @@ fn a_claim_says_when_the_lane_is_worth_another() {
     let fixture = Fixture::with_thread();
     let mut later = append(5);
     later.row.not_before_ms = 900;
-    fixture.append(later).unwrap();
+    fixture.append(&later).unwrap();
     not_now(&fixture, Which::Head, 899);
     assert_eq!(fixture.ready_ms(), Some(900));
     claimed(&fixture, Which::Head, 900);
@@ -143,7 +143,7 @@ fn starting_by_hand_passes_by_what_holds_the_lane_and_ends_it() {
     fixture.add_blocked(5, 20);
     let mut later = append(6);
     later.row.not_before_ms = 900;
-    fixture.append(later).unwrap();
+    fixture.append(&later).unwrap();
     let paused = Paused {
         reason: "user".to_owned(),
         by: None,
@@ -182,7 +182,7 @@ fn a_bound_row_is_claimed_by_its_worker_only() {
     let fixture = Fixture::with_thread();
     let mut bound = append(5);
     bound.row.bound = Some(Who::Other.id());
-    fixture.append(bound).unwrap();
+    fixture.append(&bound).unwrap();
     for which in [Which::Head, Which::HeadNow, Which::Row(id(5))] {
         let lane = not_now(&fixture, which, 20);
         assert!(matches!(lane.head, Head::BoundElsewhere { row, .. } if row == id(5)));
@@ -247,7 +247,7 @@ fn a_row_that_cannot_start_is_dealt_with_in_the_same_transaction() {
         failure: json("no"),
         turn: turn(5_001),
     };
-    let end = refused(&fixture, block, 20);
+    let end = refused(&fixture, &block, 20);
     assert_eq!(end.row.state, RowState::Blocked);
     assert_eq!(
         (end.row.position, end.row.turn, end.row.last_turn),
@@ -263,7 +263,7 @@ fn a_row_that_cannot_start_is_dealt_with_in_the_same_transaction() {
         accept: acceptable("said"),
         end: ended(TurnStatus::Failed),
     }));
-    let end = refused(&fixture, fail, 40);
+    let end = refused(&fixture, &fail, 40);
     assert_eq!((end.row.state, end.row.attempts), (RowState::Done, 2));
     let recorded = end.turn.unwrap();
     assert_eq!(
@@ -277,7 +277,7 @@ fn a_row_that_cannot_start_is_dealt_with_in_the_same_transaction() {
         not_before_ms: 900,
         waiting: Some(waiting(Some(900))),
     };
-    let end = refused(&fixture, back, 50);
+    let end = refused(&fixture, &back, 50);
     assert_eq!(
         (end.row.state, end.row.not_before_ms),
         (RowState::Queued, 900)
@@ -295,7 +295,7 @@ fn a_row_that_cannot_start_is_dealt_with_in_the_same_transaction() {
 
     let end = refused(
         &fixture,
-        CannotStart::Dead {
+        &CannotStart::Dead {
             failure: json("no"),
         },
         60,
@@ -306,7 +306,7 @@ fn a_row_that_cannot_start_is_dealt_with_in_the_same_transaction() {
     );
     fixture.add(7);
     assert_eq!(
-        refused(&fixture, CannotStart::Cancel, 70).row.state,
+        refused(&fixture, &CannotStart::Cancel, 70).row.state,
         RowState::Cancelled
     );
     assert_eq!(fixture.count("SELECT * FROM turn"), 1);
@@ -370,7 +370,7 @@ fn a_row_that_comes_back_may_exceed_the_greatest_depth() {
         .unwrap();
     assert_eq!(end.lane.depth, 2);
     assert_eq!(fixture.order(), [5, 6]);
-    let full = fixture.append(append(7));
+    let full = fixture.append(&append(7));
     assert!(matches!(full, Err(StoreError::QueueFull { .. })));
 }
 

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::json::Json;
+use crate::lane::Head;
 use crate::queue::{Fate, Which};
 use crate::sqlite::fixture::{
     Fixture, THREAD, WINDOW_MS, Who, append as appending, claim_of, complete, id, json, turn,
@@ -60,14 +61,14 @@ fn a_key_stands_for_one_content_even_on_a_full_queue() {
         .connection
         .execute("UPDATE lane SET max_depth = 1", [])
         .unwrap();
-    fixture.append(keyed(5, "k")).unwrap();
-    let again = repeated(fixture.append(keyed(6, "k")).unwrap());
+    fixture.append(&keyed(5, "k")).unwrap();
+    let again = repeated(fixture.append(&keyed(6, "k")).unwrap());
     assert_eq!((again.row.id, again.turn), (id(5), None));
     let mut other = keyed(6, "k");
     other.row.content_hash = [8; 32];
-    let refused = fixture.append(other);
+    let refused = fixture.append(&other);
     assert!(matches!(refused, Err(StoreError::KeyTaken { key }) if key == "k"));
-    let refused = fixture.append(keyed(6, "other"));
+    let refused = fixture.append(&keyed(6, "other"));
     assert!(matches!(
         refused,
         Err(StoreError::QueueFull { max_depth: 1 })
@@ -78,16 +79,16 @@ fn a_key_stands_for_one_content_even_on_a_full_queue() {
 #[test]
 fn a_key_is_remembered_for_a_while_after_its_row_ended() {
     let fixture = Fixture::with_thread();
-    fixture.append(keyed(5, "k")).unwrap();
+    fixture.append(&keyed(5, "k")).unwrap();
     let begun = fixture.begin(20);
     fixture.end(&begun, Fate::Done, 30);
     let mut again = keyed(6, "k");
     again.at_ms = 30 + WINDOW_MS - 1;
-    let found = repeated(fixture.append(again.clone()).unwrap());
+    let found = repeated(fixture.append(&again).unwrap());
     assert_eq!(found.row.state, RowState::Done);
     assert_eq!(found.turn.unwrap().status, TurnStatus::Completed);
     again.at_ms += 1;
-    assert!(matches!(fixture.append(again).unwrap(), Appended::New(_)));
+    assert!(matches!(fixture.append(&again).unwrap(), Appended::New(_)));
 }
 
 #[test]
@@ -97,33 +98,33 @@ fn the_last_of_several_ended_rows_answers_for_their_key() {
         let mut add = keyed(row, "k");
         add.key_window_ms = 0;
         add.at_ms = 100;
-        fixture.append(add).unwrap();
+        fixture.append(&add).unwrap();
         let begun = fixture.begin(100);
         let ended_ms = i64::try_from(row).unwrap();
         fixture.end(&begun, Fate::Done, ended_ms);
     }
-    let found = repeated(fixture.append(keyed(7, "k")).unwrap());
+    let found = repeated(fixture.append(&keyed(7, "k")).unwrap());
     assert_eq!(found.row.id, id(6));
 }
 
 #[test]
 fn a_repeated_key_names_the_last_turn_of_a_row_that_came_back() {
     let fixture = Fixture::with_thread();
-    fixture.append(keyed(5, "k")).unwrap();
+    fixture.append(&keyed(5, "k")).unwrap();
     let begun = fixture.begin(20);
     let fate = Fate::Block {
         failure: json("failed"),
         turn: turn(5_001),
     };
     fixture.end(&begun, fate, 30);
-    let found = repeated(fixture.append(keyed(6, "k")).unwrap());
+    let found = repeated(fixture.append(&keyed(6, "k")).unwrap());
     assert_eq!(found.turn.unwrap().id, turn(5_000));
 }
 
 #[test]
 fn deleting_frees_the_key_and_says_whether_there_was_a_row() {
     let fixture = Fixture::with_thread();
-    fixture.append(keyed(5, "k")).unwrap();
+    fixture.append(&keyed(5, "k")).unwrap();
     let gone = fixture.run(|db| delete(db, id(THREAD), id(5), 20)).unwrap();
     assert!(gone.value);
     assert_eq!((gone.lane.depth, gone.lane.revision), (0, 2));
@@ -132,7 +133,7 @@ fn deleting_frees_the_key_and_says_whether_there_was_a_row() {
     let again = fixture.run(|db| delete(db, id(THREAD), id(5), 30)).unwrap();
     assert_eq!((again.value, again.lane.revision), (false, 2));
     assert!(matches!(
-        fixture.append(keyed(6, "k")).unwrap(),
+        fixture.append(&keyed(6, "k")).unwrap(),
         Appended::New(_)
     ));
 }
@@ -242,7 +243,7 @@ fn resuming_keeps_a_delay_that_the_client_has_set() {
     let fixture = Fixture::with_thread();
     let mut later = appending(5);
     later.row.not_before_ms = 900;
-    fixture.append(later).unwrap();
+    fixture.append(&later).unwrap();
     let sql = "UPDATE lane SET waiting = ?1";
     fixture
         .connection
@@ -302,7 +303,7 @@ fn nothing_is_done_to_the_queue_of_an_archived_or_missing_thread() {
         at_ms: 30,
     };
     let refused = [
-        fixture.append(appending(6)).map(|_| ()),
+        fixture.append(&appending(6)).map(|_| ()),
         fixture.run(|db| update(db, &change)).map(|_| ()),
         fixture.run(|db| delete(db, thread, id(5), 30)).map(|_| ()),
         fixture.run(|db| retry(db, thread, None, 30)).map(|_| ()),
@@ -314,7 +315,7 @@ fn nothing_is_done_to_the_queue_of_an_archived_or_missing_thread() {
     }
     let mut elsewhere = appending(6);
     elsewhere.thread = id(99);
-    let refused = fixture.append(elsewhere);
+    let refused = fixture.append(&elsewhere);
     assert!(matches!(refused, Err(StoreError::ThreadNotFound(_))));
 }
 

@@ -227,8 +227,8 @@ fn a_row_comes_back_to_the_head_under_a_new_turn() {
 fn rows_that_come_back_again_and_again_stay_in_front() {
     let fixture = Fixture::with_thread();
     fixture.add(5);
-    for round in 0..2_000_u128 {
-        if round == 1_000 {
+    for round in 0..300_u128 {
+        if round == 150 {
             fixture.add(6);
         }
         let begun = fixture.begin(20);
