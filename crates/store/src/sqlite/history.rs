@@ -122,3 +122,6 @@ fn page<T>(
     let next = rows.last().filter(|_| more).map(ord);
     Ok(Page { rows, next })
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,3 +100,6 @@ pub(super) fn end_endless_waits(db: &Db<'_>) -> Result<u32, Fault> {
     }
     Ok(ended)
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,16 +137,6 @@ fn apply(
     decision: &Decision,
     at_ms: i64,
 ) -> Result<(), Fault> {
-    let in_progress = turn.filter(|turn| turn.status == TurnStatus::InProgress);
-    if let (Some(turn), Some(error)) = (in_progress, &decision.turn_error) {
-        let end = TurnEnd {
-            status: TurnStatus::Interrupted,
-            error: Some(error.clone()),
-            usage: turn.usage.clone(),
-            muted: turn.muted,
-        };
-        end_turn(db, lane.thread, turn.ord, &end, at_ms)?;
-    }
     let was = match turn {
         Some(_) => Was::ATurn,
         None => Was::Nothing,
@@ -154,6 +144,7 @@ fn apply(
     row.updated_ms = at_ms;
     let left = row.turn;
     match &decision.row {
+        // Nothing is decided.
         FoundFate::Ask => {
             row.state = RowState::Reconcile;
             return save_row(db, lane, &row);
@@ -170,6 +161,16 @@ fn apply(
         FoundFate::Block { failure, turn } => {
             to_head(db, lane, &mut row, *turn, was, &Return::Failed(failure))?;
         }
+    }
+    let in_progress = turn.filter(|turn| turn.status == TurnStatus::InProgress);
+    if let (Some(turn), Some(error)) = (in_progress, &decision.turn_error) {
+        let end = TurnEnd {
+            status: TurnStatus::Interrupted,
+            error: Some(error.clone()),
+            usage: turn.usage.clone(),
+            muted: turn.muted,
+        };
+        end_turn(db, lane.thread, turn.ord, &end, at_ms)?;
     }
     interrupt_open(db, lane.thread, left, at_ms)?;
     lane.vacate();
@@ -204,3 +205,6 @@ pub(super) fn leave(db: &Db<'_>) -> Result<(), Fault> {
     execute(db, REMOVE, params![db.me])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -255,3 +255,6 @@ fn shows(row: &ThreadRow, text: &str) -> bool {
     let holds = |shown: &str| shown.to_lowercase().contains(text);
     row.name.as_deref().is_some_and(holds) || holds(&row.preview)
 }
+
+#[cfg(test)]
+mod tests;
