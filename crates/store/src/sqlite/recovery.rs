@@ -68,7 +68,7 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
             sweep.recovered.more = true;
             break;
         }
-        cancel_bound(db, worker, recover.at_ms)?;
+        cancel_bound(db, worker, |_| recover.at_ms)?;
         if worker != db.me && db.is_dead(worker) {
             execute(db, include_str!("sql/forget_worker.sql"), params![worker])?;
             sweep.gone.push(worker);
@@ -178,7 +178,7 @@ fn apply(
 }
 
 /// Cancels the rows that only this worker could have claimed.
-fn cancel_bound(db: &Db<'_>, worker: WorkerId, at_ms: i64) -> Result<(), Fault> {
+fn cancel_bound(db: &Db<'_>, worker: WorkerId, at_ms: impl Fn(&Row) -> i64) -> Result<(), Fault> {
     let bound: Vec<(ThreadId, RowId)> = all(
         db,
         include_str!("sql/bound_rows.sql"),
@@ -188,20 +188,23 @@ fn cancel_bound(db: &Db<'_>, worker: WorkerId, at_ms: i64) -> Result<(), Fault> 
     for (thread, row) in bound {
         let mut lane = Lane::find(db, thread)?;
         let row = visible_row(db, thread, row)?;
+        let at_ms = at_ms(&row);
         cancel_waiting(db, &mut lane, row, at_ms)?;
         lane.save(db)?;
     }
     Ok(())
 }
 
-/// Gives up all idle lanes of ours and removes the worker.
+/// Gives up all idle lanes of ours, cancels the rows that only we could have claimed, and removes the
+/// worker.
 ///
-/// Rows that were bound to it are cancelled by the next recovery, which has a time to note.
+/// Nobody says what time it is when a store is closed, so those rows end when they last changed.
 pub(super) fn leave(db: &Db<'_>) -> Result<(), Fault> {
     const GIVE_UP: &str = "UPDATE lane SET owner = NULL, fence = fence + 1 \
          WHERE owner = ?1 AND owner IS NOT NULL AND active IS NULL";
     const REMOVE: &str = "DELETE FROM worker WHERE id = ?1";
     execute(db, GIVE_UP, params![db.me])?;
+    cancel_bound(db, db.me, |row| row.updated_ms)?;
     execute(db, REMOVE, params![db.me])?;
     Ok(())
 }

@@ -43,7 +43,11 @@ impl Thread {
         let history = self.0.run(|db| history(db, id(THREAD))).unwrap();
         (
             history.entries.iter().map(|entry| entry.ord).collect(),
-            history.unrecorded.into_iter().map(|item| item.id).collect(),
+            history
+                .unrecorded
+                .into_iter()
+                .map(|message| message.item.id)
+                .collect(),
         )
     }
 }

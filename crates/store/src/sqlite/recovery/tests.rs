@@ -338,8 +338,13 @@ fn whoever_leaves_gives_up_what_is_idle() {
     fixture.add(5);
     let ours = fixture.run(|db| claim::claim(db, &claim_of(Which::Head, 20)));
     assert!(ours.is_ok());
+    let mut bound = append(6);
+    bound.row.bound = Some(Who::Me.id());
+    fixture.append(&bound).unwrap();
     fixture.run(|db| owner::take(db, id(2))).unwrap();
     fixture.run(leave).unwrap();
+    let row = fixture.row(6);
+    assert_eq!((row.state, row.ended_ms), (RowState::Cancelled, Some(10)));
     let idle = fixture.run(|db| Lane::find(db, id(2))).unwrap();
     assert_eq!((idle.owner, idle.fence), (None, Fence(2)));
     assert_eq!(fixture.look().owner, Some(Who::Me.id()));
