@@ -50,6 +50,7 @@ enum Phase {
     Taking {
         /// Who waits for it.
         request: Option<RequestNo>,
+        take: Take,
     },
     /// A row is ours and hooks are asked.
     Claimed {
@@ -62,6 +63,15 @@ enum Phase {
     Closing(ClosingPhase),
     /// Another worker has the lane.
     Lost,
+}
+
+/// What is being committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Take {
+    /// A start or a claim: until it is done, nothing is ours.
+    Begin,
+    /// The acceptance of a row that is ours.
+    Accept,
 }
 
 /// A turn that runs.
@@ -201,7 +211,8 @@ impl LaneState {
         };
         match verdict {
             HookVerdict::Go => {
-                self.phase = Phase::Taking { request };
+                let take = Take::Accept;
+                self.phase = Phase::Taking { request, take };
                 effects.push(Effect::Commit(Op::Accept));
             }
             HookVerdict::Block => self.unclaim(UnclaimWhy::Blocked, effects),
@@ -265,7 +276,7 @@ impl LaneState {
         match committed {
             Committed::Began { turn, steering } => self.began(now, turn, steering, effects),
             Committed::Claimed => {
-                if let Phase::Taking { request } = self.phase {
+                if let Phase::Taking { request, .. } = self.phase {
                     self.phase = Phase::Claimed { request };
                     effects.push(Effect::RunHooks);
                 }
@@ -283,7 +294,7 @@ impl LaneState {
             }
             Committed::Failed(FailedOp::Taking) => {
                 self.claim_after = Some(now.mono + RETRY_AFTER);
-                self.taken(now, None, effects);
+                self.not_taken(now, effects);
             }
             Committed::Failed(FailedOp::Closing) => {
                 // An end is never given up: nobody else can record it while we own the lane.
@@ -296,7 +307,7 @@ impl LaneState {
     }
 
     fn began(&mut self, now: Now, turn: TurnId, steering: Steering, effects: &mut Vec<Effect>) {
-        let Phase::Taking { request } = self.phase else {
+        let Phase::Taking { request, .. } = self.phase else {
             return;
         };
         if let Some(request) = request {
@@ -315,7 +326,7 @@ impl LaneState {
 
     /// A start or claim has ended without a turn.
     fn taken(&mut self, now: Now, look: Option<Look>, effects: &mut Vec<Effect>) {
-        let Phase::Taking { request } = self.phase else {
+        let Phase::Taking { request, .. } = self.phase else {
             return;
         };
         if let Some(request) = request {
@@ -325,6 +336,21 @@ impl LaneState {
             self.look = Some(look);
         }
         self.become_idle(now, effects);
+    }
+
+    /// A start, a claim or an acceptance has failed and changed nothing.
+    fn not_taken(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Phase::Taking { request, take } = self.phase else {
+            return;
+        };
+        match take {
+            Take::Begin => self.taken(now, None, effects),
+            Take::Accept => {
+                // The row is still ours. It goes back as it came, or it would hold its lane for ever.
+                self.phase = Phase::Claimed { request };
+                self.unclaim(UnclaimWhy::Stopping, effects);
+            }
+        }
     }
 
     fn not_now(&mut self, now: Now, look: Look, effects: &mut Vec<Effect>) {
@@ -387,7 +413,7 @@ impl LaneState {
         let phase = std::mem::replace(&mut self.phase, Phase::Lost);
         let mut waiting = Vec::new();
         match phase {
-            Phase::Taking { request } | Phase::Claimed { request } => waiting.extend(request),
+            Phase::Taking { request, .. } | Phase::Claimed { request } => waiting.extend(request),
             Phase::Running(running) => {
                 effects.push(Effect::Drop);
                 waiting.extend(running.stop.into_iter().flat_map(|stop| stop.requests));
@@ -482,3 +508,6 @@ fn request_of(event: &Event) -> Option<RequestNo> {
         | Event::Stop(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@
 use super::super::event::{
     AfterInterrupt, Answer, Effect, Event, Now, Op, RequestNo, StartHow, Steering,
 };
-use super::{KEPT_MAX, Kept, LaneState, Phase, STOP_GRACE, Stop, request_of};
+use super::{KEPT_MAX, Kept, LaneState, Phase, STOP_GRACE, Stop, Take, request_of};
 use turnlane_store::TurnId;
 
 impl LaneState {
@@ -46,6 +46,7 @@ impl LaneState {
         };
         self.phase = Phase::Taking {
             request: Some(request),
+            take: Take::Begin,
         };
         effects.push(Effect::Commit(op));
     }

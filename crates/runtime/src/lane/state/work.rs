@@ -9,7 +9,7 @@ use std::time::Duration;
 use turnlane_store::queue::Which;
 
 use super::super::event::{Effect, HeadLook, Look, Now, Op, Unload, WaitLook, Wake};
-use super::{LaneState, Phase, Slot};
+use super::{LaneState, Phase, Slot, Take};
 
 impl LaneState {
     /// Whether the head may be claimed now, as far as the last look tells.
@@ -43,7 +43,10 @@ impl LaneState {
                     effects.push(Effect::AskSlot);
                 }
                 Slot::Held => {
-                    self.phase = Phase::Taking { request: None };
+                    self.phase = Phase::Taking {
+                        request: None,
+                        take: Take::Begin,
+                    };
                     effects.push(Effect::Commit(Op::Claim {
                         which: Which::Head,
                         request: None,

@@ -1,0 +1,113 @@
+//! Single rules by example, each of which was broken once.
+//!
+//! The invariant here: an example is as short as it can be, so that what breaks is plain at once.
+//!
+//! That the rules hold in every order of events is shown by `enumerate` and `random`.
+
+use std::time::Duration;
+
+use super::super::{LaneOptions, LaneState, RETRY_AFTER};
+use crate::lane::event::{
+    Answer, Committed, Effect, Event, FailedOp, HeadLook, HookVerdict, Look, Now, Op, RequestNo,
+    StartHow, Steering, UnclaimWhy, WaitLook,
+};
+use turnlane_store::TurnId;
+use uuid::Uuid;
+
+/// A lane and a clock.
+pub(super) struct Bench {
+    pub lane: LaneState,
+    pub mono: Duration,
+}
+
+pub(super) const NOTHING_WAITS: Look = Look {
+    head: HeadLook::None,
+    paused: false,
+    waiting: WaitLook::No,
+    elsewhere: false,
+};
+
+pub(super) const ROW_DUE: Look = Look {
+    head: HeadLook::Due(0),
+    ..NOTHING_WAITS
+};
+
+impl Bench {
+    /// An idle lane with nothing to do.
+    pub(super) fn idle() -> Self {
+        let lane = LaneState::new(LaneOptions {
+            unload_after: Duration::from_secs(60),
+        });
+        let mono = Duration::from_secs(1_000);
+        let mut bench = Self { lane, mono };
+        bench.does(Event::Looked(NOTHING_WAITS));
+        bench
+    }
+
+    /// What the lane does, but for its timer.
+    pub(super) fn does(&mut self, event: Event) -> Vec<Effect> {
+        let now = Now {
+            wall_ms: 1_000,
+            mono: self.mono,
+        };
+        let mut effects = self.lane.apply(now, event);
+        effects.retain(|effect| !matches!(effect, Effect::WakeAt(_)));
+        effects
+    }
+
+    pub(super) fn committed(&mut self, committed: Committed) -> Vec<Effect> {
+        self.does(Event::Committed(committed))
+    }
+
+    pub(super) fn start(&mut self, no: u64, how: StartHow) -> Vec<Effect> {
+        let request = RequestNo(no);
+        self.does(Event::Start { request, how })
+    }
+
+    /// Tells that the turn of this number has begun.
+    pub(super) fn began(&mut self, number: u8, steering: Steering) -> Vec<Effect> {
+        let turn = turn(number);
+        self.committed(Committed::Began { turn, steering })
+    }
+
+    /// A lane whose turn 1 was asked for by request 0 and runs.
+    pub(super) fn running() -> Self {
+        let mut bench = Self::idle();
+        bench.start(0, StartHow::OrReject);
+        bench.began(1, Steering::Open);
+        bench
+    }
+
+    /// A lane that has claimed its head and asks the hooks about it.
+    pub(super) fn claimed() -> Self {
+        let mut bench = Self::idle();
+        bench.does(Event::Looked(ROW_DUE));
+        bench.does(Event::Slot);
+        assert_eq!(bench.committed(Committed::Claimed), [Effect::RunHooks]);
+        bench
+    }
+}
+
+/// A turn, by number.
+pub(super) fn turn(number: u8) -> TurnId {
+    Uuid::from_u128(u128::from(number)).into()
+}
+
+pub(super) fn answer(no: u64, answer: Answer) -> Effect {
+    Effect::Answer(RequestNo(no), answer)
+}
+
+#[test]
+fn a_claimed_row_whose_acceptance_failed_goes_back_and_does_not_hold_the_lane() {
+    let mut bench = Bench::claimed();
+    bench.does(Event::Hooked(HookVerdict::Go));
+    let unclaim = Effect::Commit(Op::Unclaim(UnclaimWhy::Stopping));
+    let failed = bench.committed(Committed::Failed(FailedOp::Taking));
+    assert_eq!(failed, std::slice::from_ref(&unclaim));
+    // Giving it back is tried until it succeeds.
+    assert_eq!(bench.committed(Committed::Failed(FailedOp::Closing)), []);
+    bench.mono += RETRY_AFTER;
+    assert_eq!(bench.does(Event::Tick), [unclaim]);
+    let back = bench.committed(Committed::Unclaimed(ROW_DUE));
+    assert_eq!(back, [Effect::GiveSlot, Effect::AskSlot]);
+}
