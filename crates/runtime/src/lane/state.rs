@@ -162,9 +162,14 @@ impl LaneState {
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.phase == Phase::Lost {
-            // The task is ending; whoever still asks is told so.
+            // The task is ending; whoever still asks is told so. What was under way has its own
+            // result: a row that is on disk must not be called lost, or it is added again.
             if let Some(request) = request_of(&event) {
-                effects.push(Effect::Answer(request, Answer::Lost));
+                let answer = match event {
+                    Event::Committed(_) => Answer::Result,
+                    _ => Answer::Lost,
+                };
+                effects.push(Effect::Answer(request, answer));
             }
             return effects;
         }

@@ -111,3 +111,16 @@ fn a_claimed_row_whose_acceptance_failed_goes_back_and_does_not_hold_the_lane() 
     let back = bench.committed(Committed::Unclaimed(ROW_DUE));
     assert_eq!(back, [Effect::GiveSlot, Effect::AskSlot]);
 }
+
+#[test]
+fn an_add_that_was_under_way_when_its_lane_ended_is_answered_with_its_own_result() {
+    let mut bench = Bench::running();
+    let request = RequestNo(1);
+    let append = bench.start(1, StartHow::OrQueue);
+    assert_eq!(append, [Effect::Commit(Op::Append(request))]);
+    bench.committed(Committed::Fenced);
+    // The row is on disk: a caller who were told otherwise would add it again.
+    let appended = bench.committed(Committed::Appended(request));
+    assert_eq!(appended, [answer(1, Answer::Result)]);
+    assert_eq!(bench.start(2, StartHow::OrQueue), [answer(2, Answer::Lost)]);
+}
