@@ -182,3 +182,6 @@ fn preview(input: &[UserInput]) -> Option<String> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests;
