@@ -136,7 +136,7 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
         return limited(ended, error, &kind);
     }
     let (fate, muted) = if !comes_back(ended.row) {
-        (Fate::Done, false)
+        (Fate::Done, !ended.outcome.begun)
     } else if !ended.outcome.begun {
         (cannot_start(ended, &error), true)
     } else if tries(ended.row) < policies.retry.max_attempts {

@@ -325,6 +325,14 @@ fn a_turn_that_could_not_begin_is_never_retried() {
 }
 
 #[test]
+fn a_direct_turn_that_could_not_begin_is_muted_too() {
+    let outcome = TurnOutcome::cannot_start(error(ErrorKind::BadRequest));
+    let recorded = after(&from(DIRECT), &outcome);
+    assert_eq!(recorded.fate, Fate::Done);
+    assert!(recorded.muted, "the model was never sent it");
+}
+
+#[test]
 fn a_missing_key_waits_for_a_person_even_if_the_turn_could_not_begin() {
     for kind in [ErrorKind::Auth, ErrorKind::Plan] {
         for outcome in [
