@@ -97,11 +97,11 @@ fn text(json: &Json) -> String {
 }
 
 /// The text of a blocked row; its next turn is a new one.
-fn blocked(fate: FoundFate) -> String {
+fn blocked(fate: &FoundFate) -> String {
     match fate {
         FoundFate::Block { failure, turn } => {
-            assert_ne!(turn, reserved());
-            text(&failure)
+            assert_ne!(*turn, reserved());
+            text(failure)
         }
         FoundFate::Done | FoundFate::Back { .. } | FoundFate::Cancel | FoundFate::Ask => {
             panic!("not blocked: {fate:?}")
@@ -110,11 +110,11 @@ fn blocked(fate: FoundFate) -> String {
 }
 
 /// How a row that is back is counted; its next turn is a new one.
-fn back(fate: FoundFate) -> Loss {
+fn back(fate: &FoundFate) -> Loss {
     match fate {
         FoundFate::Back { turn, loss } => {
-            assert_ne!(turn, reserved());
-            loss
+            assert_ne!(*turn, reserved());
+            *loss
         }
         FoundFate::Done | FoundFate::Block { .. } | FoundFate::Cancel | FoundFate::Ask => {
             panic!("not back: {fate:?}")
@@ -131,7 +131,7 @@ fn a_claimed_row_that_no_engine_saw_waits_again_and_counts_a_loss() {
         };
         let decision = decided(&row, None);
         assert_eq!(decision.turn_error, None);
-        assert_eq!(back(decision.row), Loss::Counted);
+        assert_eq!(back(&decision.row), Loss::Counted);
     }
 }
 
@@ -142,15 +142,15 @@ fn the_third_loss_blocks_the_row() {
         ..claimed()
     };
     let poison = "queued turn was claimed 3 times and its worker died each time";
-    assert_eq!(blocked(fate(&row, None)), poison);
+    assert_eq!(blocked(&fate(&row, None)), poison);
 }
 
 #[test]
 fn a_row_that_was_being_decided_when_its_decider_died_is_decided_again() {
     let row = row("queue", RowState::Reconcile);
-    assert_eq!(back(fate(&row, None)), Loss::Counted);
+    assert_eq!(back(&fate(&row, None)), Loss::Counted);
     let turn = turn(TurnStatus::InProgress);
-    blocked(fate(&row, Some(&turn)));
+    blocked(&fate(&row, Some(&turn)));
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn a_turn_without_an_end_is_interrupted_and_its_row_goes_by_on_crash() {
         decision.row
     };
     let stopped = "queued turn was interrupted because its worker stopped";
-    assert_eq!(blocked(by(OnCrash::Block)), stopped);
+    assert_eq!(blocked(&by(OnCrash::Block)), stopped);
     assert_eq!(by(OnCrash::Continue), FoundFate::Done);
-    assert_eq!(back(by(OnCrash::Retry)), Loss::Retry);
+    assert_eq!(back(&by(OnCrash::Retry)), Loss::Retry);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_row_that_a_foreign_engine_may_have_goes_by_on_crash() {
         fate(&row, None)
     };
     let text = "queued turn dispatch was interrupted while app-server restarted";
-    assert_eq!(blocked(by(OnCrash::Block)), text);
+    assert_eq!(blocked(&by(OnCrash::Block)), text);
     assert_eq!(by(OnCrash::Continue), FoundFate::Done);
-    assert_eq!(back(by(OnCrash::Retry)), Loss::Retry);
+    assert_eq!(back(&by(OnCrash::Retry)), Loss::Retry);
 }

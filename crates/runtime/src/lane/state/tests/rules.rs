@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use super::super::{LaneOptions, LaneState, RETRY_AFTER};
+use super::super::{KEPT_MAX, LaneOptions, LaneState, RETRY_AFTER};
 use crate::lane::event::{
     Answer, Committed, Effect, Event, FailedOp, HeadLook, HookVerdict, Look, Now, Op, RequestNo,
-    StartHow, Steering, UnclaimWhy, WaitLook,
+    StartHow, Steering, StopHow, UnclaimWhy, WaitLook,
 };
 use turnlane_store::TurnId;
+use turnlane_store::queue::Which;
 use uuid::Uuid;
 
 /// A lane and a clock.
@@ -36,7 +37,7 @@ impl Bench {
     /// An idle lane with nothing to do.
     pub(super) fn idle() -> Self {
         let lane = LaneState::new(LaneOptions {
-            unload_after: Duration::from_secs(60),
+            unload_after: Duration::from_mins(1),
         });
         let mono = Duration::from_secs(1_000);
         let mut bench = Self { lane, mono };
@@ -123,4 +124,49 @@ fn an_add_that_was_under_way_when_its_lane_ended_is_answered_with_its_own_result
     let appended = bench.committed(Committed::Appended(request));
     assert_eq!(appended, [answer(1, Answer::Result)]);
     assert_eq!(bench.start(2, StartHow::OrQueue), [answer(2, Answer::Lost)]);
+}
+
+#[test]
+fn more_requests_than_can_be_kept_are_refused() {
+    let mut bench = Bench::claimed();
+    let kept_max = u64::try_from(KEPT_MAX).unwrap();
+    for no in 0..kept_max {
+        assert_eq!(bench.start(no, StartHow::OrSteer), []);
+    }
+    let refused = bench.start(kept_max, StartHow::OrSteer);
+    assert_eq!(refused, [answer(kept_max, Answer::Overloaded)]);
+}
+
+#[test]
+fn a_stop_without_grace_cancels_the_turn_and_one_with_grace_lets_it_go_on() {
+    let cancels = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Cancel(_)));
+    let mut bench = Bench::running();
+    let grace = Duration::from_secs(10);
+    assert_eq!(bench.does(Event::Stop(StopHow::After(grace))), []);
+    bench.mono += grace / 2;
+    assert_eq!(bench.does(Event::Tick), []);
+    bench.mono += grace / 2;
+    assert!(cancels(&bench.does(Event::Tick)));
+
+    let mut bench = Bench::running();
+    assert!(cancels(&bench.does(Event::Stop(StopHow::Now))));
+}
+
+#[test]
+fn a_claim_that_found_the_lane_held_for_no_visible_reason_is_not_tried_again_at_once() {
+    let mut bench = Bench::idle();
+    let claim = Effect::Commit(Op::Claim {
+        which: Which::Head,
+        request: None,
+    });
+    assert_eq!(bench.does(Event::Looked(ROW_DUE)), [Effect::AskSlot]);
+    assert_eq!(bench.does(Event::Slot), std::slice::from_ref(&claim));
+    assert_eq!(
+        bench.committed(Committed::NotNow(ROW_DUE)),
+        [Effect::GiveSlot]
+    );
+    assert_eq!(bench.does(Event::Looked(ROW_DUE)), []);
+    bench.mono += RETRY_AFTER;
+    assert_eq!(bench.does(Event::Tick), [Effect::AskSlot]);
+    assert_eq!(bench.does(Event::Slot), [claim]);
 }
