@@ -69,14 +69,8 @@ impl Settings {
                 .runtime_workspace_roots
                 .clone()
                 .unwrap_or_else(|| self.runtime_workspace_roots.clone()),
-            approval_policy: params
-                .approval_policy
-                .clone()
-                .unwrap_or_else(|| self.approval_policy.clone()),
-            approvals_reviewer: params
-                .approvals_reviewer
-                .clone()
-                .or_else(|| self.approvals_reviewer.clone()),
+            approval_policy: params.approval_policy.unwrap_or(self.approval_policy),
+            approvals_reviewer: params.approvals_reviewer.or(self.approvals_reviewer),
             sandbox_policy: sandbox.unwrap_or(&self.sandbox_policy).clone(),
             effort: or(&params.effort, &self.effort),
             summary: params.summary.or(self.summary),

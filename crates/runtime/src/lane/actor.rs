@@ -81,7 +81,7 @@ pub(crate) struct Actor {
     hooks: Option<BoxFuture<'static, BeforeTurnVerdict>>,
     look: Option<Work<LaneView>>,
     history: Option<Work<History>>,
-    joins: Vec<BoxFuture<'static, Joined>>,
+    joins: Vec<BoxFuture<'static, Box<Joined>>>,
     subscribers: Subscribers,
     unattended_since: Option<Instant>,
     session_accepts: HashSet<SessionKey>,
@@ -159,12 +159,12 @@ impl Actor {
 
     /// What has to be finished when the task ends.
     async fn end(&mut self, why: Unload) {
-        if why != Unload::Lost {
-            // Submitted before: the lane is nobody's when whoever comes next looks.
-            while let Some(op) = self.ops.pop_front() {
-                let done = op.await;
-                self.settle_late(done);
-            }
+        // Submitted before: whoever waits gets the result, and the lane is nobody's when whoever
+        // comes next looks.
+        while let Some(op) = self.ops.pop_front() {
+            let done = op.await;
+            self.finish(done);
+            self.apply_events().await;
         }
         if let Some(running) = self.running.take() {
             running.task.abort();
@@ -178,8 +178,8 @@ impl Actor {
 
     async fn take_in(&mut self, input: Input) {
         match input {
-            Input::Done(done) => self.finish(done),
-            Input::Command(Some(command)) => self.command(command),
+            Input::Done(done) => self.finish(*done),
+            Input::Command(Some(command)) => self.command(*command),
             // The registry is gone: nobody can reach the lane any more.
             Input::Command(None) => self
                 .events
@@ -191,8 +191,8 @@ impl Actor {
                 self.events.push_back(Event::Slot);
             }
             Input::Hooked(verdict) => self.hooked(verdict),
-            Input::Looked(look) => self.looked(look),
-            Input::Joined(joined) => self.join(joined).await,
+            Input::Looked(look) => self.looked(*look),
+            Input::Joined(joined) => self.join(*joined),
             Input::Wake => {
                 if self.look.is_none() {
                     self.look = Some(self.shared.store.look(self.thread));

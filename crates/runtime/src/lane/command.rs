@@ -24,8 +24,11 @@ use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
 use crate::notice::{Subscriber, SubscriberId};
 
+/// Takes an answer.
+type Taker<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
 /// Where an answer goes.
-pub struct Reply<T>(Option<Box<dyn FnOnce(Result<T, Error>) + Send>>);
+pub struct Reply<T>(Option<Taker<T>>);
 
 impl<T: Send + 'static> Reply<T> {
     /// Calls `answer` with the answer, in the lane's task; it must not block.

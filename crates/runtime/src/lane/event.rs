@@ -24,7 +24,7 @@ pub struct Now {
 }
 
 /// What a lane is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Somebody wants a turn.
     Start {
@@ -141,7 +141,7 @@ pub enum HookVerdict {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// A turn has begun: directly, by claim and accept, or by accept.
     Began {

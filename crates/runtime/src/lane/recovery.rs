@@ -32,7 +32,7 @@ fn decide(found: Found<'_>, losses_max: u32, now_ms: i64) -> Decision {
     }
     let row = if found.row.sent {
         // A foreign engine may have it, and this worker has none to ask.
-        by_crash_policy(found.row, dispatch_interrupted(), now_ms)
+        by_crash_policy(found.row, &dispatch_interrupted(), now_ms)
     } else {
         before_hand_over(found.row, losses_max, now_ms)
     };
@@ -80,18 +80,18 @@ fn after_accept(found: Found<'_>, now_ms: i64) -> Decision {
     }
     Decision {
         turn_error: Some(rows::write(&error(SERVER_STOPPED))),
-        row: by_crash_policy(found.row, worker_stopped(), now_ms),
+        row: by_crash_policy(found.row, &worker_stopped(), now_ms),
     }
 }
 
-fn by_crash_policy(row: &Row, failure: TurnError, now_ms: i64) -> FoundFate {
+fn by_crash_policy(row: &Row, failure: &TurnError, now_ms: i64) -> FoundFate {
     if !comes_back(row) {
         return FoundFate::Done;
     }
     match row.policies.on_crash {
         OnCrash::Continue => FoundFate::Done,
         OnCrash::Block => FoundFate::Block {
-            failure: rows::write(&failure),
+            failure: rows::write(failure),
             turn: ids::new_turn(now_ms),
         },
         OnCrash::Retry => FoundFate::Back {

@@ -495,9 +495,10 @@ impl LaneState {
 /// The request that an event carries, if it is one.
 fn request_of(event: &Event) -> Option<RequestNo> {
     match event {
-        Event::Start { request, .. } | Event::Steer { request, .. } => Some(*request),
         Event::Interrupt { request, .. } => *request,
-        Event::Committed(
+        Event::Start { request, .. }
+        | Event::Steer { request, .. }
+        | Event::Committed(
             Committed::Steered(request)
             | Committed::Appended(request)
             | Committed::Failed(FailedOp::Steer(request) | FailedOp::Append(request)),

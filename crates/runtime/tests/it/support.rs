@@ -250,14 +250,15 @@ impl Ear {
 
     /// Waits until a word was told so often.
     pub(crate) async fn hears(&self, word: &str, times: usize) {
-        let what = format!("{word} told {times} times; told: {:#?}", self.words());
-        let heard = eventually(&what, DEADLINE, async || {
+        let heard = eventually(word, DEADLINE, async || {
             self.words().iter().filter(|told| *told == word).count() >= times
         })
         .await;
-        if heard.is_err() {
-            panic!("{word} was not told {times} times: {:#?}", self.words());
-        }
+        assert!(
+            heard.is_ok(),
+            "{word} was not told {times} times: {:#?}",
+            self.words()
+        );
     }
 
     /// The text of all deltas of messages, joined.

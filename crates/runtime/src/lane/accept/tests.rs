@@ -4,6 +4,9 @@
 //!
 //! That accepting is one transaction is tested in the store.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::turn_error::{ErrorKind, TurnError};
@@ -87,6 +90,7 @@ fn thread(settings: Json) -> ThreadRow {
 
 fn decided_with(settings: &Json, row: &Row) -> Verdict {
     let chosen = Chosen {
+        engines: Arc::new(BTreeSet::from(["native".to_owned()])),
         item: ItemId::new(u64::try_from(NOW_MS).unwrap()),
         next_turn: next_turn(),
         at_ms: NOW_MS,

@@ -28,14 +28,14 @@ const REMEMBER_FOR: Duration = Duration::from_mins(1);
 
 /// Something that came in.
 pub(super) enum Input {
-    Done(Done),
-    Command(Option<Command>),
+    Done(Box<Done>),
+    Command(Option<Box<Command>>),
     /// What the engine said; nothing when it is gone.
     Said(Vec<Said>),
     Slot(OwnedSemaphorePermit),
     Hooked(BeforeTurnVerdict),
-    Looked(Result<LaneView, StoreError>),
-    Joined(Joined),
+    Looked(Box<Result<LaneView, StoreError>>),
+    Joined(Box<Joined>),
     Wake,
     Tick,
     /// Nothing else is ready, and the queue has changed.
@@ -60,12 +60,12 @@ impl Actor {
         let (ops, joins) = (&mut self.ops, &mut self.joins);
         tokio::select! {
             biased;
-            done = front(ops) => Input::Done(done),
-            command = self.commands.recv(), if room => Input::Command(command),
+            done = front(ops) => Input::Done(Box::new(done)),
+            command = self.commands.recv(), if room => Input::Command(command.map(Box::new)),
             _ = hear(engine, &mut said), if room => Input::Said(said),
             permit = ready(&mut self.slot_wait) => Input::Slot(permit),
             verdict = ready(&mut self.hooks) => Input::Hooked(verdict),
-            look = ready(&mut self.look) => Input::Looked(look),
+            look = ready(&mut self.look) => Input::Looked(Box::new(look)),
             joined = any(joins) => Input::Joined(joined),
             () = std::future::ready(()), if tell => Input::TellQueue,
             () = self.wake.notified() => Input::Wake,

@@ -72,13 +72,13 @@ impl Actor {
         let thread = self.thread;
         self.joins.push(Box::pin(async move {
             let read = read(&shared, thread, &cut).await;
-            Joined {
+            Box::new(Joined {
                 id,
                 cut,
                 read,
                 missed,
                 reply,
-            }
+            })
         }));
     }
 
@@ -102,7 +102,7 @@ impl Actor {
     }
 
     /// The picture is complete: answers, tells what was missed or held, and goes live.
-    pub(super) async fn join(&mut self, joined: Joined) {
+    pub(super) fn join(&mut self, joined: Joined) {
         let Joined {
             id,
             cut,

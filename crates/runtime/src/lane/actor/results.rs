@@ -82,13 +82,6 @@ impl Actor {
         self.events.push_back(Event::Committed(committed));
     }
 
-    /// The results of operations that end after the lane was told to unload.
-    pub(super) fn settle_late(&mut self, done: Done) {
-        if let Done::Queue(done) = done {
-            (done.answer)();
-        }
-    }
-
     fn queue_done(&mut self, done: QueueDone) {
         // Answered before anything that follows from it is told.
         (done.answer)();

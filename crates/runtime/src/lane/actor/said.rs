@@ -53,7 +53,7 @@ impl Actor {
             Said::Event(event) => self.happened(event),
             Said::Record(entries) => running.record(entries),
             Said::Commit(reply) | Said::Accepted(reply) | Said::HandingOver { reply, .. } => {
-                self.write(Level::Durable, Some(reply))
+                self.write(Level::Durable, Some(reply));
             }
             Said::SaveState { state, reply } => {
                 running.put.engine_state = Some(state.get().to_owned().into());

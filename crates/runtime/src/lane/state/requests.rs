@@ -82,20 +82,15 @@ impl LaneState {
                 self.keep(Event::Steer { request, turn }, effects);
                 return;
             }
-            Phase::Running(running) if running.stop.is_none() => {
-                if running.turn != turn {
-                    Answer::OtherTurn(running.turn)
-                } else {
-                    match running.steering {
-                        Steering::Open => {
-                            effects.push(Effect::Commit(Op::Steer(request)));
-                            return;
-                        }
-                        Steering::Never => Answer::NotSteerable,
-                        Steering::Closed => Answer::NoActiveTurn,
-                    }
+            Phase::Running(running) if running.stop.is_none() => match running.steering {
+                _ if running.turn != turn => Answer::OtherTurn(running.turn),
+                Steering::Open => {
+                    effects.push(Effect::Commit(Op::Steer(request)));
+                    return;
                 }
-            }
+                Steering::Never => Answer::NotSteerable,
+                Steering::Closed => Answer::NoActiveTurn,
+            },
             Phase::Idle | Phase::Running(_) | Phase::Closing(_) => Answer::NoActiveTurn,
             Phase::Lost => Answer::Lost,
         };
