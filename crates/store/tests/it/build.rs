@@ -74,11 +74,7 @@ pub(crate) fn json(text: &str) -> Json {
     Json::new(text)
 }
 
-fn worker(name: &str) -> Worker {
-    worker_of(worker_id(name))
-}
-
-pub(crate) fn worker_of(id: WorkerId) -> Worker {
+fn worker(id: WorkerId) -> Worker {
     Worker {
         id,
         pid: 1,

@@ -11,3 +11,4 @@
 mod backend;
 mod build;
 mod conformance;
+mod model;

@@ -25,7 +25,11 @@ impl Db {
 
     /// Opens it as the worker of that name.
     pub(crate) async fn open(&self, name: &str) -> Hand {
-        Hand(self.0.open(worker(name)).await)
+        self.open_as(worker_id(name)).await
+    }
+
+    pub(crate) async fn open_as(&self, id: WorkerId) -> Hand {
+        Hand(self.0.open(worker(id)).await)
     }
 
     /// Opens it and makes the one thread.
