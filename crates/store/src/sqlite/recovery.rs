@@ -13,7 +13,7 @@ use super::Db;
 use super::approvals::interrupt_open;
 use super::ends::{Return, Was, end, to_head};
 use super::fault::Fault;
-use super::lane::Lane;
+use super::lane::{Lane, look};
 use super::queue::cancel_waiting;
 use super::rows::{find_row, find_turn, save_row, visible_row};
 use super::statement::{all, execute};
@@ -68,7 +68,13 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
             sweep.recovered.more = true;
             break;
         }
-        cancel_bound(db, worker, |_| recover.at_ms)?;
+        let shrunk = cancel_bound(db, worker, |_| recover.at_ms)?;
+        // Lanes are shown as they are afterwards.
+        for lane in &mut sweep.recovered.lanes {
+            if shrunk.contains(&lane.thread) {
+                lane.lane = look(db, lane.thread)?;
+            }
+        }
         if worker != db.me && db.is_dead(worker) {
             execute(db, include_str!("sql/forget_worker.sql"), params![worker])?;
             sweep.gone.push(worker);
@@ -177,22 +183,28 @@ fn apply(
     save_row(db, lane, &row)
 }
 
-/// Cancels the rows that only this worker could have claimed.
-fn cancel_bound(db: &Db<'_>, worker: WorkerId, at_ms: impl Fn(&Row) -> i64) -> Result<(), Fault> {
+/// Cancels the rows that only this worker could have claimed; the lanes that lost one.
+fn cancel_bound(
+    db: &Db<'_>,
+    worker: WorkerId,
+    at_ms: impl Fn(&Row) -> i64,
+) -> Result<Vec<ThreadId>, Fault> {
     let bound: Vec<(ThreadId, RowId)> = all(
         db,
         include_str!("sql/bound_rows.sql"),
         params![worker],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
+    let mut shrunk = Vec::new();
     for (thread, row) in bound {
         let mut lane = Lane::find(db, thread)?;
         let row = visible_row(db, thread, row)?;
         let at_ms = at_ms(&row);
         cancel_waiting(db, &mut lane, row, at_ms)?;
         lane.save(db)?;
+        shrunk.push(thread);
     }
-    Ok(())
+    Ok(shrunk)
 }
 
 /// Gives up all idle lanes of ours, cancels the rows that only we could have claimed, and removes the
