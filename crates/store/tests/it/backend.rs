@@ -59,6 +59,7 @@ pub(crate) trait Backend: Send + Sync {
 /// A database file that several workers share.
 pub(crate) struct SqliteFile {
     folder: tempfile::TempDir,
+    readers: Option<usize>,
 }
 
 impl SqliteFile {
@@ -73,6 +74,15 @@ impl SqliteFile {
         };
         Self {
             folder: folder.unwrap(),
+            readers: None,
+        }
+    }
+
+    /// As little as works: for tests that open thousands of them.
+    pub(crate) fn small() -> Self {
+        Self {
+            readers: Some(1),
+            ..Self::new()
         }
     }
 
@@ -84,7 +94,8 @@ impl SqliteFile {
 impl Backend for SqliteFile {
     fn open(&self, worker: Worker) -> LocalBoxFuture<'_, Arc<dyn Store>> {
         Box::pin(async move {
-            let options = Options::new(self.path(), worker);
+            let mut options = Options::new(self.path(), worker);
+            options.readers = self.readers.unwrap_or(options.readers);
             Arc::new(SqliteStore::open(options).unwrap()) as Arc<dyn Store>
         })
     }
@@ -99,7 +110,13 @@ impl Backend for SqliteFile {
                 "somebody else holds the store"
             );
             drop(store);
-            let free = async || File::open(&lock).is_ok_and(|file| file.try_lock_shared().is_ok());
+            let is_free = || File::open(&lock).is_ok_and(|file| file.try_lock_shared().is_ok());
+            // Mostly it is in a moment, and some tests kill thousands.
+            let soon = (0..1_000).any(|_| {
+                std::thread::yield_now();
+                is_free()
+            });
+            let free = async || soon || is_free();
             eventually("the worker's lock to be free", DEADLINE, free)
                 .await
                 .unwrap();

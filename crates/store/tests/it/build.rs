@@ -345,7 +345,11 @@ pub(crate) fn items(items: Vec<ItemRow>) -> Put {
 /// A search that makes this of every row found, and ends its turn as cut off.
 pub(crate) fn recover(whose: Whose, fate: FoundFate) -> Recover {
     let deciding = Deciding::new(move |found: Found<'_>| Decision {
-        turn_error: found.turn.map(|_| json("\"stopped\"")),
+        // Whether it has ended is what an engine is asked about.
+        turn_error: found
+            .turn
+            .filter(|_| fate != FoundFate::Ask)
+            .map(|_| json("\"stopped\"")),
         row: fate.clone(),
     });
     Recover {

@@ -21,8 +21,8 @@ on_many_workers![
     a_clock_that_went_back_does_not_bring_an_old_grip_back,
 ];
 
-/// Far back, now, far ahead.
-const TIMES: [i64; 5] = [NOW, i64::MAX / 2, 0, -NOW, NOW + 1];
+/// Now, far ahead, far back.
+const TIMES: [i64; 5] = [NOW, i64::MAX / 2, 0, 1, NOW + 1];
 
 fn at(at_ms: i64) -> Claim {
     Claim { at_ms, ..head() }
@@ -118,7 +118,7 @@ async fn a_clock_that_jumps_makes_no_dead_worker_live(db: Db) {
     let (owner, other) = db.two().await;
     owner.direct("a").await;
     db.kill(owner).await;
-    assert_eq!(other.recover(search(-NOW)).await.unwrap().lanes.len(), 1);
+    assert_eq!(other.recover(search(0)).await.unwrap().lanes.len(), 1);
     assert_eq!(other.state("a").await, RowState::Done);
 }
 

@@ -191,6 +191,10 @@ async fn every_try_is_a_turn_of_its_own(db: Db) {
     assert_eq!(told, [(1, turn_id("a"), 1), (2, turn_id("a2"), 2)]);
     assert!(turns.iter().all(|turn| turn.row == Some(row_id("a"))));
     assert_eq!(hand.stored("a").await.turn, turn_id("a2"));
+    // The row is found by the turn it is; what it was stands in the turn.
+    let of_turn = |name| hand.row_of_turn(thread(), turn_id(name));
+    assert_eq!(of_turn("a2").await.unwrap().unwrap().id, row_id("a"));
+    assert_eq!(of_turn("a").await.unwrap(), None);
 }
 
 async fn a_row_that_comes_back_stands_before_one_that_came_back_earlier(db: Db) {

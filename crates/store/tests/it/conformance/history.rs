@@ -1,6 +1,5 @@
 //! What the model is sent: entries, compactions, muted turns, messages without an entry.
 
-use turnlane_store::StoreError;
 use turnlane_store::queue::Fate;
 use turnlane_store::turn::{AcceptedTurn, Complete, EntryRow, History, Level, Put};
 
@@ -15,7 +14,7 @@ on_one_worker![
     a_message_without_an_entry_is_unrecorded,
     messages_before_the_turn_of_the_compaction_are_not_unrecorded,
     other_items_are_never_unrecorded,
-    the_history_of_a_thread_that_is_not_there_is_refused,
+    a_thread_that_is_not_there_has_an_empty_history,
 ];
 
 async fn write(hand: &Hand, turn: &AcceptedTurn, entries: Vec<EntryRow>) {
@@ -37,7 +36,11 @@ fn user_entry(turn: &AcceptedTurn, further: i64) -> EntryRow {
 async fn told(hand: &Hand) -> (Vec<i64>, Vec<String>) {
     let history = hand.history(thread()).await.unwrap();
     let entries = history.entries.iter().map(|entry| entry.ord).collect();
-    let unrecorded = history.unrecorded.into_iter().map(|item| item.id).collect();
+    let unrecorded = history
+        .unrecorded
+        .into_iter()
+        .map(|said| said.item.id)
+        .collect();
     (entries, unrecorded)
 }
 
@@ -105,6 +108,9 @@ async fn a_message_without_an_entry_is_unrecorded(db: Db) {
     write(&hand, &second, vec![user_entry(&second, 0)]).await;
     let steer = item(&second, 0, "userMessage");
     hand.add_steer(second.grip, steer.clone()).await.unwrap();
+    let history = hand.history(thread()).await.unwrap();
+    let turns: Vec<_> = history.unrecorded.iter().map(|said| said.turn).collect();
+    assert_eq!(turns, [turn_id("a"), turn_id("b")]);
     assert_eq!(
         told(&hand).await,
         (vec![1], vec!["item-a".to_owned(), steer.id])
@@ -138,10 +144,8 @@ async fn other_items_are_never_unrecorded(db: Db) {
     assert_eq!(told(&hand).await, (vec![1], vec![]));
 }
 
-async fn the_history_of_a_thread_that_is_not_there_is_refused(db: Db) {
+async fn a_thread_that_is_not_there_has_an_empty_history(db: Db) {
     let hand = db.one().await;
-    refused!(
-        hand.history(thread_id("lost")),
-        StoreError::ThreadNotFound(_)
-    );
+    let history = hand.history(thread_id("lost")).await.unwrap();
+    assert_eq!(history, History::default());
 }

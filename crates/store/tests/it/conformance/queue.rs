@@ -38,6 +38,8 @@ async fn a_new_row_is_stored_as_it_was_given(db: Db) {
     };
     let row = new(hand.append(append(given.clone())).await.unwrap());
     assert_eq!(hand.stored("a").await, row);
+    let of_turn = hand.row_of_turn(thread(), row.turn).await.unwrap();
+    assert_eq!(of_turn.as_ref(), Some(&row));
     assert_eq!((row.id, row.turn), (given.id, given.turn));
     assert_eq!((row.source, row.params), (given.source, given.params));
     assert_eq!((row.client_id, row.key), (given.client_id, given.key));
@@ -308,6 +310,8 @@ async fn calls_for_a_row_that_is_not_there_are_refused(db: Db) {
     let hand = db.one().await;
     let never = row_id("never");
     assert_eq!(hand.row(thread(), never).await.unwrap(), None);
+    let of_turn = hand.row_of_turn(thread(), turn_id("never"));
+    assert_eq!(of_turn.await.unwrap(), None);
     refused!(hand.update_row(update("never")), StoreError::RowNotFound(id) if *id == never);
     refused!(
         hand.retry_row(thread(), Some(never), NOW),

@@ -24,6 +24,7 @@ on_many_workers![
     a_row_whose_asker_died_is_found_again,
     an_idle_lane_of_a_dead_worker_becomes_nobodys,
     rows_bound_to_a_dead_worker_are_cancelled,
+    a_recovered_lane_is_shown_without_the_rows_that_went,
     a_bound_row_of_a_live_worker_stays,
     recovery_twice_is_recovery_once,
     recovery_goes_on_where_the_limit_cut_it_off,
@@ -266,6 +267,20 @@ async fn rows_bound_to_a_dead_worker_are_cancelled(db: Db) {
     assert_eq!((lane.depth, other.names().await), (1, vec!["b".to_owned()]));
     assert!(lane.revision > before.revision);
     assert_eq!(other.claim_head().await.row.id, row_id("b"));
+}
+
+async fn a_recovered_lane_is_shown_without_the_rows_that_went(db: Db) {
+    let (owner, other) = db.two().await;
+    owner.take(thread()).await.unwrap();
+    let bound = NewRow {
+        bound: Some(owner.worker()),
+        ..row("a")
+    };
+    owner.append(append(bound)).await.unwrap();
+    db.kill(owner).await;
+    let recovered = other.recover_with(FoundFate::Done).await;
+    assert_eq!(recovered.lanes[0].lane, other.lane().await);
+    assert_eq!(recovered.lanes[0].lane.depth, 0);
 }
 
 async fn a_bound_row_of_a_live_worker_stays(db: Db) {

@@ -27,8 +27,14 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Reads the lane and these rows of it; a row that is not there is missing.
-    pub(crate) async fn of(hand: &Hand, thread: ThreadId, rows: &[RowId]) -> Self {
+    /// Reads the lane and these rows of it; a row that is not there is missing. Rows that had ended
+    /// when `known` was made are taken from there: they are many, and read again at the end of a run.
+    pub(crate) async fn of(
+        hand: &Hand,
+        thread: ThreadId,
+        rows: &[RowId],
+        known: Option<&Self>,
+    ) -> Self {
         let query = QueueQuery {
             thread,
             from: QueueFrom::Head,
@@ -36,8 +42,13 @@ impl Picture {
         };
         let page = hand.queue(query).await.unwrap();
         let mut stored = Vec::new();
+        let ended = |id| {
+            let row = known.and_then(|known| known.row(id));
+            row.filter(|row| row.state.is_ended())
+        };
         for id in rows {
-            match page.rows.iter().find(|row| row.id == *id) {
+            let shown = page.rows.iter().find(|row| row.id == *id);
+            match shown.or_else(|| ended(*id)) {
                 Some(row) => stored.push(row.clone()),
                 None => stored.extend(hand.row(thread, *id).await.unwrap()),
             }

@@ -4,6 +4,7 @@
 //! words; it never panics for one, so that shrinking is quiet.
 
 use turnlane_store::lane::LaneView;
+use turnlane_store::recovery::{FoundFate, Whose};
 use turnlane_store::thread::NewThread;
 use turnlane_store::{RowId, ThreadId};
 
@@ -12,36 +13,53 @@ use super::lane::Lane;
 use super::op::{End, Op, ask, plain, plain_lane};
 use super::picture::Picture;
 use super::step::{Event, Step};
-use super::world::{MAX_DEPTH, World};
-use crate::build::{Db, Hand, new_thread};
+use super::world::{MAX_DEPTH, WORKERS, World};
+use crate::build::{Db, Hand, new_thread, recover};
 
-/// A database and what should be in it.
-struct Run {
+/// A database for one run after the other, and somebody who only looks on.
+///
+/// Opening costs more than a run, so the next run begins with the database that the last one left,
+/// all its workers dead: what they had must be recovered before their threads can be deleted.
+pub(crate) struct Bench {
     db: Db,
+    observer: Hand,
+}
+
+impl Bench {
+    pub(crate) async fn new(db: Db) -> Self {
+        let observer = db.open("observer").await;
+        Self { db, observer }
+    }
+
+    /// Runs the steps; what differed first, if something did. Then the bench is of no more use.
+    pub(crate) async fn run(&self, steps: &[Step]) -> Result<(), String> {
+        let mut run = Run::begin(self).await;
+        for (nth, step) in steps.iter().enumerate() {
+            let event = step.event(&mut run.world);
+            let told = format!("step {nth}, {event:?}");
+            let step = run.step(event).await;
+            step.map_err(|why| format!("{told}: {why}"))?;
+        }
+        let end = run.end(steps.len() % WORKERS).await;
+        end.map_err(|why| format!("at the end: {why}"))
+    }
+}
+
+/// One run: its workers and what should be in the database.
+struct Run<'a> {
+    bench: &'a Bench,
     world: World,
     hands: Vec<Hand>,
     /// What was last seen of each lane.
     pictures: Vec<Picture>,
 }
 
-/// Runs the steps on a new database; what differed first, if something did.
-pub(crate) async fn run(db: Db, steps: &[Step]) -> Result<(), String> {
-    let mut run = Run::begin(db).await;
-    for (nth, step) in steps.iter().enumerate() {
-        let event = step.event(&mut run.world);
-        let told = format!("step {nth}, {event:?}");
-        let step = run.step(event).await;
-        step.map_err(|why| format!("{told}: {why}"))?;
-    }
-    Ok(())
-}
-
-impl Run {
-    async fn begin(db: Db) -> Self {
+impl<'a> Run<'a> {
+    async fn begin(bench: &'a Bench) -> Self {
         let world = World::new();
         let mut hands = Vec::new();
         for worker in &world.open {
-            hands.push(db.open_as(*worker).await);
+            hands.push(bench.db.open_as(*worker).await);
         }
         let mut pictures = Vec::new();
         for lane in &world.lanes {
@@ -51,30 +69,58 @@ impl Run {
                 ..new_thread("")
             };
             hands[0].create_thread(thread).await.unwrap();
-            pictures.push(Picture::of(&hands[0], lane.thread, &[]).await);
+            let picture = Picture::of(&bench.observer, lane.thread, &[], None);
+            pictures.push(picture.await);
         }
         Self {
-            db,
+            bench,
             world,
             hands,
             pictures,
         }
     }
 
+    /// Looks at everything once more, with the eyes of one of the workers; then all die, and the
+    /// observer clears up.
+    async fn end(mut self, slot: usize) -> Result<(), String> {
+        let (me, hand) = (self.world.open[slot], &self.hands[slot]);
+        let ready = hand.ready(self.world.now_ms, 100).await.unwrap();
+        for lane in &self.world.lanes {
+            let rows: Vec<RowId> = lane.rows.keys().copied().collect();
+            let last = Picture::of(hand, lane.thread, &rows, None).await;
+            same_lane(&last, lane, &lane.view(me))?;
+            invariants::liveness(&last, me, self.world.now_ms, &ready)?;
+        }
+        for hand in self.hands.drain(..) {
+            self.bench.db.kill(hand).await;
+        }
+        let observer = &self.bench.observer;
+        let all = recover(Whose::Dead, FoundFate::Done);
+        observer
+            .recover(all)
+            .await
+            .map_err(|error| error.to_string())?;
+        for lane in &self.world.lanes {
+            let deleted = observer.delete_thread(lane.thread).await;
+            deleted.map_err(|error| format!("cannot be deleted: {error}"))?;
+        }
+        Ok(())
+    }
+
     async fn step(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Kill(slot) => {
                 let hand = self.hands.remove(slot);
-                self.db.kill(hand).await;
+                self.bench.db.kill(hand).await;
                 let worker = self.world.replace(slot);
-                self.hands.insert(slot, self.db.open_as(worker).await);
-                self.compare_all(slot, None, &End::Nothing).await
+                self.hands.insert(slot, self.bench.db.open_as(worker).await);
+                self.compare_all(None, &End::Nothing).await
             }
             Event::Close(slot) => {
                 self.hands[slot].close().await.unwrap();
                 let worker = self.world.close(slot);
-                self.hands[slot] = self.db.open_as(worker).await;
-                self.compare_all(slot, None, &End::Nothing).await
+                self.hands[slot] = self.bench.db.open_as(worker).await;
+                self.compare_all(None, &End::Nothing).await
             }
             Event::Ask(slot, op) => self.ask(slot, *op).await,
         }
@@ -90,15 +136,15 @@ impl Run {
             same("the lane shown", &plain_lane(lane), &model)?;
         }
         match thread_of(&op) {
-            Some(thread) => self.compare(slot, thread, Some(&op), &expected).await,
-            None => self.compare_all(slot, Some(&op), &expected).await,
+            Some(thread) => self.compare(thread, Some(&op), &expected).await,
+            None => self.compare_all(Some(&op), &expected).await,
         }
     }
 
-    async fn compare_all(&mut self, slot: usize, op: Option<&Op>, end: &End) -> Result<(), String> {
+    async fn compare_all(&mut self, op: Option<&Op>, end: &End) -> Result<(), String> {
         let threads: Vec<_> = self.world.lanes.iter().map(|lane| lane.thread).collect();
         for thread in threads {
-            self.compare(slot, thread, op, end).await?;
+            self.compare(thread, op, end).await?;
         }
         Ok(())
     }
@@ -106,7 +152,6 @@ impl Run {
     /// Compares one lane with the reference and looks at the invariants.
     async fn compare(
         &mut self,
-        slot: usize,
         thread: ThreadId,
         op: Option<&Op>,
         end: &End,
@@ -117,33 +162,24 @@ impl Run {
             .iter()
             .position(|lane| lane.thread == thread);
         let index = index.unwrap();
-        let (lane, hand) = (&self.world.lanes[index], &self.hands[slot]);
+        let (lane, observer) = (&self.world.lanes[index], &self.bench.observer);
         let rows: Vec<RowId> = lane.rows.keys().copied().collect();
-        let after = Picture::of(hand, thread, &rows).await;
-        let me = self.world.open[slot];
+        let before = &self.pictures[index];
+        let after = Picture::of(observer, thread, &rows, Some(before)).await;
+        let me = observer.worker();
         same_lane(&after, lane, &lane.view(me))?;
-        // Whoever looks, only the head bound elsewhere looks different.
-        let mut before = self.pictures[index].clone();
-        if visible_to_all(&before, &after) {
-            before.lane.head = after.lane.head.clone();
-        }
         let seen = Seen {
-            before: &before,
+            before,
             op,
             end,
             after: &after,
         };
         invariants::check(&seen)?;
-        let ready = hand.ready(self.world.now_ms, 100).await.unwrap();
+        let ready = observer.ready(self.world.now_ms, 100).await.unwrap();
         invariants::liveness(&after, me, self.world.now_ms, &ready)?;
         self.pictures[index] = after;
         Ok(())
     }
-}
-
-/// Whether two pictures have the same head, which each worker may see differently.
-fn visible_to_all(before: &Picture, after: &Picture) -> bool {
-    before.queue.first() == after.queue.first()
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
