@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
@@ -50,10 +51,16 @@ impl Dispatcher {
     pub(crate) async fn run(self) {
         let mut foreign = self.shared.store.foreign_changes();
         let mut prune_at = tokio::time::Instant::now() + PRUNE_EVERY;
+        // A slot that came while the dispatcher waited for one.
+        let mut slot = None;
         while !self.shutdown.is_cancelled() {
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "the store could not be looked at");
-            }
+            let full = match self.look(slot.take()).await {
+                Ok(full) => full,
+                Err(error) => {
+                    tracing::warn!(%error, "the store could not be looked at");
+                    false
+                }
+            };
             if prune_at <= tokio::time::Instant::now() {
                 prune_at += PRUNE_EVERY;
                 self.prune().await;
@@ -62,13 +69,15 @@ impl Dispatcher {
                 () = self.shutdown.cancelled() => {}
                 () = self.shared.work.notified() => {}
                 Ok(()) = foreign.changed() => {}
+                free = Arc::clone(&self.shared.slots).one(), if full => slot = Some(free),
                 () = tokio::time::sleep(EVERY) => {}
             }
         }
     }
 
-    /// Looks once: dead workers, lanes of ours that others changed, lanes with work.
-    async fn look(&self) -> Result<(), StoreError> {
+    /// Looks once: dead workers, lanes of ours that others changed, lanes with work. Whether lanes
+    /// are left that need a slot.
+    async fn look(&self, mut slot: Option<OwnedSemaphorePermit>) -> Result<bool, StoreError> {
         recover(&self.shared, &self.lanes).await?;
         for owned in self.shared.store.owned().await? {
             if self.shared.seen_revision(owned.thread) != Some(owned.revision) {
@@ -81,19 +90,13 @@ impl Dispatcher {
             if self.lanes.is_loaded(thread) {
                 self.lanes.wake(thread);
             } else if self.shared.options.drain == Drain::All {
-                self.load(thread).await;
+                let Some(slot) = slot.take().or_else(|| self.shared.slots.try_one()) else {
+                    return Ok(true);
+                };
+                self.lanes.load_with_slot(thread, slot);
             }
         }
-        Ok(())
-    }
-
-    /// Loads a lane as soon as a slot is free; the lane then asks for one itself.
-    async fn load(&self, thread: ThreadId) {
-        let slots = Arc::clone(&self.shared.slots);
-        tokio::select! {
-            () = self.shutdown.cancelled() => {}
-            _slot = slots.one() => self.lanes.load(thread),
-        }
+        Ok(false)
     }
 
     async fn prune(&self) {

@@ -9,13 +9,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use turnlane_store::ThreadId;
+use turnlane_store::recovery::{Recover, Whose};
 
 use crate::error::Error;
 use crate::lane::actor::{Actor, COMMANDS_MAX};
 use crate::lane::command::Command;
 use crate::lane::event::{StopHow, Unload};
+use crate::lane::recovery;
 use crate::shared::Shared;
 
 /// A loaded lane, for those who ask something of it.
@@ -61,7 +63,7 @@ impl Lanes {
     ) -> Result<(), Error> {
         let mut command = command;
         loop {
-            let Some(lane) = self.get_or_load(thread) else {
+            let Some(lane) = self.get_or_load(thread, None) else {
                 return Err(Error::Stopping);
             };
             match lane.commands.send(command).await {
@@ -94,7 +96,12 @@ impl Lanes {
 
     /// Makes sure that a lane is loaded.
     pub(crate) fn load(self: &Arc<Self>, thread: ThreadId) {
-        let _ = self.get_or_load(thread);
+        let _ = self.get_or_load(thread, None);
+    }
+
+    /// Makes sure that a lane is loaded, with a slot for what waits in it.
+    pub(crate) fn load_with_slot(self: &Arc<Self>, thread: ThreadId, slot: OwnedSemaphorePermit) {
+        let _ = self.get_or_load(thread, Some(slot));
     }
 
     pub(crate) fn is_loaded(&self, thread: ThreadId) -> bool {
@@ -113,7 +120,11 @@ impl Lanes {
         self.map().lanes.len()
     }
 
-    fn get_or_load(self: &Arc<Self>, thread: ThreadId) -> Option<Loaded> {
+    fn get_or_load(
+        self: &Arc<Self>,
+        thread: ThreadId,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Option<Loaded> {
         let mut map = self.map();
         if let Some(lane) = map.lanes.get(&thread) {
             return Some(lane.clone());
@@ -124,19 +135,48 @@ impl Lanes {
         let (lane, commands) = new_lane();
         map.lanes.insert(thread, lane.clone());
         self.count.send_modify(|count| *count += 1);
-        self.spawn(thread, &lane, commands);
+        self.spawn(thread, &lane, commands, slot);
         Some(lane)
     }
 
-    fn spawn(self: &Arc<Self>, thread: ThreadId, lane: &Loaded, commands: mpsc::Receiver<Command>) {
-        let lanes = Arc::clone(self);
+    fn spawn(
+        self: &Arc<Self>,
+        thread: ThreadId,
+        lane: &Loaded,
+        commands: mpsc::Receiver<Command>,
+        slot: Option<OwnedSemaphorePermit>,
+    ) {
+        let watch = Watch {
+            lanes: Arc::clone(self),
+            thread,
+        };
         let wake = Arc::clone(&lane.wake);
+        let actor = Actor::new(thread, Arc::clone(&self.shared), commands, wake, slot);
         tokio::spawn(async move {
-            let actor = Actor::new(thread, Arc::clone(&lanes.shared), commands, wake);
             // Boxed: what a lane's loop may need is large, and most lanes are idle.
             let (why, commands) = Box::pin(actor.run()).await;
-            lanes.unloaded(thread, why, commands).await;
+            watch.ended().unloaded(thread, why, commands).await;
         });
+    }
+
+    /// A task has panicked: its engine is gone with it. What it left is decided as for a dead worker,
+    /// since to the store the lane still runs.
+    async fn broken(self: Arc<Self>, thread: ThreadId) {
+        tracing::error!(%thread, "a lane's task panicked; its turn is interrupted");
+        let now_ms = self.shared.clock.now_ms();
+        let recovered = self.shared.store.recover(Recover {
+            whose: Whose::Lane(thread),
+            deciding: recovery::deciding(self.shared.options.losses_max, now_ms),
+            limit: 1,
+            at_ms: now_ms,
+        });
+        if let Err(error) = recovered.await {
+            tracing::error!(%error, "what a broken lane left could not be decided");
+        }
+        self.shared.forget_revision(thread);
+        self.map().lanes.remove(&thread);
+        self.count.send_modify(|count| *count -= 1);
+        self.shared.work.notify_one();
     }
 
     /// A task has ended: leaves the map, or is replaced by a new one that gets what came too late.
@@ -167,7 +207,7 @@ impl Lanes {
             drop(lane.commands.try_send(command));
         }
         map.lanes.insert(thread, lane.clone());
-        self.spawn(thread, &lane, commands);
+        self.spawn(thread, &lane, commands, None);
     }
 
     /// Stops all lanes and waits for the last one. Nothing is loaded any more.
@@ -184,6 +224,28 @@ impl Lanes {
         let mut count = self.count.subscribe();
         // The sender is ours, so this ends only with the last lane.
         let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+/// Notices that a lane's task panicked: dropped by the panic, it sees to the lane.
+struct Watch {
+    lanes: Arc<Lanes>,
+    thread: ThreadId,
+}
+
+impl Watch {
+    /// The task has ended as it should.
+    fn ended(self) -> Arc<Lanes> {
+        Arc::clone(&self.lanes)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Dropped with its tokio runtime there is nothing left to see to.
+        if std::thread::panicking() {
+            tokio::spawn(Arc::clone(&self.lanes).broken(self.thread));
+        }
     }
 }
 

@@ -115,6 +115,11 @@ impl Slots {
         )))
     }
 
+    /// A slot, if one is free and nobody waits for it.
+    pub(crate) fn try_one(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+
     /// Waits for a slot; never ends when the runtime is gone.
     pub(crate) async fn one(self: Arc<Self>) -> OwnedSemaphorePermit {
         match Arc::clone(&self.0).acquire_owned().await {

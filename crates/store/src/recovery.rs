@@ -35,6 +35,8 @@ pub enum Whose {
     Dead,
     /// Those of one worker, dead or not: whoever asks has made sure that it may.
     Of(WorkerId),
+    /// One lane, whoever owns it: whoever asks has made sure that nothing runs in it.
+    Lane(ThreadId),
 }
 
 /// A row that a dead worker left claimed, started or being decided.

@@ -102,9 +102,14 @@ impl Actor {
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
         wake: Arc<Notify>,
+        slot: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let options = LaneOptions {
             unload_after: shared.options.unload_after,
+        };
+        let state = match slot {
+            Some(_) => LaneState::with_slot(options),
+            None => LaneState::new(options),
         };
         let now = Instant::now();
         // Any new id will do: it only has to differ from that of the last load.
@@ -113,7 +118,7 @@ impl Actor {
             thread,
             commands,
             wake,
-            state: LaneState::new(options),
+            state,
             events: VecDeque::new(),
             ops: VecDeque::new(),
             requests: HashMap::new(),
@@ -126,7 +131,7 @@ impl Actor {
             closing: None,
             ended: None,
             slot_wait: None,
-            slot: None,
+            slot,
             hooks: None,
             look: Some(shared.store.look(thread)),
             history: None,
@@ -166,9 +171,7 @@ impl Actor {
             self.finish(done);
             self.apply_events().await;
         }
-        if let Some(running) = self.running.take() {
-            running.task.abort();
-        }
+        self.running = None;
         // Each engine knows whether the thread still runs something there.
         for engine in self.shared.engines.values() {
             engine.close(ids::wire_thread(self.thread)).await;

@@ -158,6 +158,14 @@ impl LaneState {
         }
     }
 
+    /// A lane that was loaded with a slot in hand, to run what waits in it.
+    pub fn with_slot(options: LaneOptions) -> Self {
+        Self {
+            slot: Slot::Held,
+            ..Self::new(options)
+        }
+    }
+
     /// Takes one event in; what has to be done, in order.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();

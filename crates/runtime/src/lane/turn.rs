@@ -61,6 +61,13 @@ pub(crate) struct RunningTurn {
     next_entry_ord: i64,
 }
 
+/// A turn that its lane forgets has ended, whatever its engine thinks.
+impl Drop for RunningTurn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl RunningTurn {
     pub(crate) fn new(accepted: AcceptedTurn, end: LaneEnd, task: AbortHandle) -> Self {
         let usage = accepted.thread.usage.as_ref();

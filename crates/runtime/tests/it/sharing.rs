@@ -167,3 +167,82 @@ async fn a_message_that_never_became_an_entry_is_given_to_the_next_turn() {
     world.ended(thread, 2).await;
     assert_eq!(recorded().await, (true, 0));
 }
+
+/// A subscriber that cannot take a certain notice.
+struct Bomb;
+
+impl turnlane_runtime::Subscriber for Bomb {
+    fn tell(&self, notice: &Arc<turnlane_runtime::Notice>) {
+        if let turnlane_runtime::NoticeBody::Delta { .. } = notice.body {
+            panic!("a bomb");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lane_whose_task_panics_is_decided_as_after_a_crash_and_goes_on() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    world
+        .handle
+        .subscribe(thread, Arc::new(Bomb), None)
+        .await
+        .unwrap();
+    let row = world.add(thread, "boom").await;
+    let turns = world.ended(thread, 1).await;
+    assert_eq!(turns[0].status, TurnStatus::Interrupted);
+    let page = world.queue(thread).await;
+    assert_eq!(page.rows[0].id, row.id);
+    assert_eq!(page.rows[0].state, turnlane_store::queue::RowState::Blocked);
+    world.handle.retry(thread, None).await.unwrap();
+    let turns = world.ended(thread, 2).await;
+    assert_eq!(turns[1].status, TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn no_more_queued_turns_run_than_there_are_slots_and_all_lanes_get_their_turn() {
+    let home = Home::new();
+    let options = Options {
+        max_running: 2,
+        ..Options::default()
+    };
+    let world = home.start_with(SCRIPT, options).await;
+    let mut threads = Vec::new();
+    let watcher = Arc::new(Ear::default());
+    world.handle.watch(Arc::clone(&watcher) as _);
+    for _ in 0..6 {
+        let thread = world.thread().await;
+        world.add(thread, "slow").await;
+        world.add(thread, "quick").await;
+        threads.push(thread);
+    }
+    watcher.hears("status active", 2).await;
+    // Direct turns need no slot, and lanes that are loaded are still looked after.
+    let direct = world.thread().await;
+    world
+        .handle
+        .start(direct, start("now", StartHow::OrSteer))
+        .await
+        .unwrap();
+    world.ended(direct, 1).await;
+    let mut running = 0;
+    for thread in &threads {
+        running += world.turns(*thread).await.len();
+    }
+    assert_eq!(running, 2);
+    world.gates.open("go");
+    for thread in threads {
+        world.ended(thread, 2).await;
+    }
+    let (mut active, mut most) = (0, 0);
+    for word in watcher.words() {
+        match word.as_str() {
+            "status active" => active += 1,
+            "status idle" => active -= 1,
+            _ => {}
+        }
+        most = most.max(active);
+    }
+    assert!(most <= 3, "two queued turns and a direct one, not {most}");
+}

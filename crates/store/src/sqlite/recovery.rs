@@ -43,6 +43,7 @@ fn left_behind(db: &Db<'_>, whose: &Whose) -> Result<Vec<WorkerId>, Fault> {
     match whose {
         Whose::Dead => workers.retain(|worker| *worker != db.me && db.is_dead(*worker)),
         Whose::Of(one) => workers.retain(|worker| worker == one),
+        Whose::Lane(_) => workers.clear(),
     }
     Ok(workers)
 }
@@ -53,6 +54,12 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
         recovered: Recovered::default(),
         gone: Vec::new(),
     };
+    if let Whose::Lane(thread) = recover.whose
+        && Lane::find(db, thread)?.owner.is_some()
+    {
+        let lane = take_over(db, thread, recover)?;
+        sweep.recovered.lanes.push(lane);
+    }
     for worker in left_behind(db, &recover.whose)? {
         let done = sweep.recovered.lanes.len();
         let room = i64::from(recover.limit) - i64::try_from(done).unwrap_or(i64::MAX);
