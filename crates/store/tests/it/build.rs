@@ -16,9 +16,7 @@ use turnlane_store::turn::{
     Accept, Accepted, AcceptedTurn, Complete, EndedTurn, EntryRow, FirstItem, ItemQuery, ItemRow,
     Keep, Put, StartTurn, TurnEnd, TurnQuery, TurnStatus, WaitingChange, WhenBusy,
 };
-use turnlane_store::{
-    ApprovalId, Grip, Json, RowId, StoreError, ThreadId, TurnId, Worker, WorkerId,
-};
+use turnlane_store::{ApprovalId, Json, RowId, StoreError, ThreadId, TurnId, Worker, WorkerId};
 use uuid::Uuid;
 
 pub(crate) use hand::{Db, Hand};
@@ -390,12 +388,4 @@ pub(crate) fn all_items() -> ItemQuery {
 /// Whether a grip no longer holds.
 pub(crate) fn is_fenced<T>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Fenced))
-}
-
-/// The same lane under a fence that it had before.
-pub(crate) fn older(grip: Grip) -> Grip {
-    Grip {
-        fence: turnlane_store::Fence(grip.fence.0 - 1),
-        ..grip
-    }
 }

@@ -21,6 +21,7 @@ mod pages;
 mod pauses;
 mod queue;
 mod recovery;
+mod refusals;
 mod reorder;
 mod starts;
 mod thread_lists;

@@ -25,6 +25,9 @@ use run::Bench;
 
 const CASES: u32 = 256;
 
+/// How often a list that failed is made smaller at most.
+const SHRINKS: u32 = 4_096;
+
 /// Any number would do, as long as it is always the same.
 const SEED: u64 = 20_260_101;
 
@@ -39,7 +42,7 @@ fn conforms_to_the_model(new: impl Fn() -> Db) {
     let config = Config {
         cases: number("TURNLANE_PROPTEST_CASES", CASES),
         failure_persistence: None,
-        max_shrink_iters: 4_096,
+        max_shrink_iters: number("TURNLANE_PROPTEST_SHRINKS", SHRINKS),
         ..Config::default()
     };
     let mut bytes = [1; 16];

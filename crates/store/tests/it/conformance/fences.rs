@@ -6,7 +6,7 @@
 use turnlane_store::queue::{Back, CannotStart, Fate};
 use turnlane_store::recovery::{Decision, FoundFate, Loss, Whose};
 use turnlane_store::turn::Level;
-use turnlane_store::{Grip, RowId};
+use turnlane_store::{Fence, Grip, RowId};
 
 use crate::backend::{on_many_workers, on_one_worker};
 use crate::build::*;
@@ -173,6 +173,14 @@ async fn a_late_decision_changes_nothing(db: Db) {
     let before = everything(&old, &["a"]).await;
     try_everything(&new, grip, row_id("a"), 1).await;
     assert_eq!(everything(&old, &["a"]).await, before);
+}
+
+/// The same lane under a fence that it had before.
+fn older(grip: Grip) -> Grip {
+    Grip {
+        fence: Fence(grip.fence.0 - 1),
+        ..grip
+    }
 }
 
 async fn an_older_grip_of_our_own_is_out_of_date(db: Db) {

@@ -3,7 +3,6 @@
 use turnlane_store::StoreError;
 use turnlane_store::lane::LaneView;
 use turnlane_store::queue::{Accepting, CannotStart, RowState, Verdict};
-use turnlane_store::thread::{Listed, NewThread, ThreadQuery};
 use turnlane_store::turn::{Accept, Accepted, Refused, TurnStatus};
 
 use crate::backend::on_one_worker;
@@ -15,7 +14,6 @@ on_one_worker![
     turns_and_items_are_numbered_from_one,
     an_accepted_turn_changes_the_settings_it_names,
     the_first_preview_stays,
-    a_thread_is_listed_from_its_first_message_on,
     a_turn_without_a_message_has_no_item,
     a_row_is_accepted_once,
     a_row_that_cannot_start_is_shown_as_failed,
@@ -133,41 +131,6 @@ async fn the_first_preview_stays(db: Db) {
     hand.run("a").await;
     hand.run("b").await;
     assert_eq!(hand.thread(thread()).await.unwrap().unwrap().preview, "a");
-}
-
-async fn a_thread_is_listed_from_its_first_message_on(db: Db) {
-    let hand = db.open("one").await;
-    let unlisted = NewThread {
-        listed: Listed::FromFirstTurn,
-        ..new_thread("t")
-    };
-    hand.create_thread(unlisted).await.unwrap();
-    hand.add(&["silent", "a"]).await;
-    let silent = Accepting::new(|_| {
-        Verdict::Accept(Box::new(Accept {
-            item: None,
-            preview: None,
-            ..said("")
-        }))
-    });
-    let turn = begun(ours(hand.claim_and_accept(head(), silent).await.unwrap()));
-    hand.finish(&turn).await;
-    assert!(
-        hand.threads(ThreadQuery::default())
-            .await
-            .unwrap()
-            .rows
-            .is_empty()
-    );
-    hand.begin().await;
-    assert_eq!(
-        hand.threads(ThreadQuery::default())
-            .await
-            .unwrap()
-            .rows
-            .len(),
-        1
-    );
 }
 
 async fn a_turn_without_a_message_has_no_item(db: Db) {

@@ -1,8 +1,10 @@
 //! Lists of threads: sorted, filtered, in pages.
 
+use turnlane_store::queue::{Accepting, Verdict};
 use turnlane_store::thread::{
     Direction, Listed, NewThread, ThreadChange, ThreadPlace, ThreadQuery, ThreadSort,
 };
+use turnlane_store::turn::Accept;
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -19,6 +21,7 @@ on_one_worker![
     a_search_finds_names_and_previews_whatever_the_case,
     a_search_takes_its_text_as_it_is,
     unlisted_threads_are_left_out,
+    a_thread_is_listed_from_its_first_message_on,
 ];
 
 async fn listed(hand: &Hand, query: ThreadQuery) -> Vec<String> {
@@ -280,4 +283,39 @@ async fn unlisted_threads_are_left_out(db: Db) {
     hand.create_thread(unlisted).await.unwrap();
     assert_eq!(listed(&hand, ThreadQuery::default()).await, ["a"]);
     assert!(hand.thread(thread_id("b")).await.unwrap().is_some());
+}
+
+async fn a_thread_is_listed_from_its_first_message_on(db: Db) {
+    let hand = db.open("one").await;
+    let unlisted = NewThread {
+        listed: Listed::FromFirstTurn,
+        ..new_thread("t")
+    };
+    hand.create_thread(unlisted).await.unwrap();
+    hand.add(&["silent", "a"]).await;
+    let silent = Accepting::new(|_| {
+        Verdict::Accept(Box::new(Accept {
+            item: None,
+            preview: None,
+            ..said("")
+        }))
+    });
+    let turn = begun(ours(hand.claim_and_accept(head(), silent).await.unwrap()));
+    hand.finish(&turn).await;
+    assert!(
+        hand.threads(ThreadQuery::default())
+            .await
+            .unwrap()
+            .rows
+            .is_empty()
+    );
+    hand.begin().await;
+    assert_eq!(
+        hand.threads(ThreadQuery::default())
+            .await
+            .unwrap()
+            .rows
+            .len(),
+        1
+    );
 }

@@ -4,18 +4,17 @@
 //! leaves a list that can be run. Which row, grip or worker a number stands for is looked up in
 //! the reference; mostly one that makes sense, sometimes any.
 
+mod choice;
+
 use proptest::prelude::*;
 use turnlane_store::lane::Paused;
-use turnlane_store::queue::{
-    Append, Back, Claim, Fate, Move, MoveTo, NewRow, Policies, Update, Which,
-};
-use turnlane_store::recovery::{Loss, Whose};
-use turnlane_store::turn::{Complete, ItemRow, Keep, Put, TurnStatus, WaitingChange, WhenBusy};
-use turnlane_store::{RowId, WorkerId};
+use turnlane_store::queue::{Append, Claim, Move, MoveTo, Update, Which};
+use turnlane_store::recovery::Whose;
+use turnlane_store::turn::{ItemRow, WhenBusy};
 
-use super::op::{How, KEY_WINDOW, Op, What, next_turn, numbered_turn};
+use super::op::{KEY_WINDOW, Op, What, next_turn};
 use super::world::{Given, LANES, WORKERS, World};
-use crate::build::{completed, failed, json, waiting};
+use crate::build::json;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,10 +287,9 @@ impl Step {
             Kind::Accept => Op::Accept(grip, row, None, at_ms),
             Kind::AcceptRefused => Op::Accept(grip, row, Some(self.how(at_ms)), at_ms),
             Kind::Unclaim => Op::Unclaim(grip, stored, self.how(at_ms), at_ms),
-            Kind::MarkSent => Op::MarkSent(grip, row, at_ms),
             Kind::Steer if turn.is_some() => Op::Steer(grip, item("userMessage", turn_ord, ord)),
             Kind::Put if turn.is_some() => Op::Put(grip, item("command", turn_ord, ord)),
-            Kind::Steer | Kind::Put => Op::MarkSent(grip, row, at_ms),
+            Kind::MarkSent | Kind::Steer | Kind::Put => Op::MarkSent(grip, row, at_ms),
             Kind::Decide => {
                 let what = match self.what() {
                     What::Ask => What::Done,
@@ -310,160 +308,6 @@ impl Step {
                 Op::Complete(Box::new(complete))
             }
             _ => Op::Release(grip),
-        }
-    }
-
-    fn complete(self, given: Given, next: turnlane_store::TurnId, at_ms: i64) -> Complete {
-        let wait = self.wait(at_ms);
-        let limited = Fate::Back {
-            turn: next,
-            not_before_ms: wait.unwrap_or(0),
-            why: Back::Limit,
-        };
-        let begin = WaitingChange::Begin(waiting(wait));
-        let (fate, waiting) = match self.pick % 8 {
-            0..3 => (Fate::Done, WaitingChange::End),
-            3 => (Fate::Done, begin),
-            4 => (limited, begin),
-            5 => {
-                let again = Fate::Back {
-                    turn: next,
-                    not_before_ms: at_ms + 2,
-                    why: Back::Retry,
-                };
-                (again, WaitingChange::Keep)
-            }
-            6 => {
-                let failed = Fate::Block {
-                    failure: json("\"broken\""),
-                    turn: next,
-                };
-                (failed, WaitingChange::Keep)
-            }
-            _ => (Fate::Done, WaitingChange::Keep),
-        };
-        let pause = Paused {
-            reason: "interrupt".to_owned(),
-            by: None,
-            since_ms: at_ms,
-        };
-        let mut end = if self.pick % 8 < 3 {
-            completed()
-        } else {
-            failed()
-        };
-        if self.more > 220 {
-            end.status = TurnStatus::Interrupted;
-        }
-        Complete {
-            grip: given.grip,
-            row: given.row,
-            turn_ord: 0,
-            end,
-            put: Put::default(),
-            fate,
-            waiting,
-            pause: (self.more % 16 == 1).then_some(pause),
-            keep: [Keep::Ours, Keep::UnlessIdle][usize::from(self.more >> 4) % 2],
-            at_ms,
-        }
-    }
-
-    fn new_row(self, world: &mut World) -> NewRow {
-        let id = world.new_row();
-        let keyed = matches!(self.kind, Kind::AppendKeyed | Kind::StartKeyed);
-        let later = self.kind == Kind::AppendLater;
-        let bound = self.kind == Kind::AppendBound;
-        NewRow {
-            id,
-            turn: numbered_turn(id, 0),
-            source: "queue".to_owned(),
-            params: json("{}"),
-            client_id: format!("{}", id.as_uuid().as_u128() & 0xffff),
-            key: keyed.then(|| format!("k{}", self.pick % 3)),
-            content_hash: [u8::from(self.more > 200); 32],
-            not_before_ms: if later {
-                world.now_ms + i64::from(self.pick % 4)
-            } else {
-                0
-            },
-            policies: Policies::default(),
-            bound: bound.then(|| world.open[usize::from(self.pick) % WORKERS]),
-        }
-    }
-
-    /// Mostly a row that is visible, else any that the lane ever had, else none at all.
-    fn row(self, world: &World, pick: u8) -> RowId {
-        let lane = &world.lanes[self.lane];
-        let pick = usize::from(pick);
-        let any: Vec<RowId> = lane.rows.keys().copied().collect();
-        let rows = if pick < 200 && !lane.visible.is_empty() {
-            &lane.visible
-        } else {
-            &any
-        };
-        let never = uuid::Uuid::from_u128(2 << 120).into();
-        rows.get(pick % rows.len().max(1)).copied().unwrap_or(never)
-    }
-
-    fn now(self, world: &World) -> Which {
-        if self.more & 1 == 0 {
-            Which::HeadNow
-        } else {
-            Which::Row(self.row(world, self.pick))
-        }
-    }
-
-    /// Mostly the grip that holds, else one that was given before.
-    fn given(self, world: &World) -> Given {
-        let lane = &world.lanes[self.lane];
-        let holds = |given: &&Given| given.grip == lane.grip();
-        let current = world.given.iter().rfind(holds).copied();
-        let back = usize::from(self.pick) % world.given.len().clamp(1, 8);
-        let older = world.given.iter().rev().nth(back).copied();
-        let none = Given {
-            grip: lane.grip(),
-            row: uuid::Uuid::from_u128(2 << 120).into(),
-        };
-        let chosen = if self.grip < 4 {
-            current.or(older)
-        } else {
-            older
-        };
-        chosen.unwrap_or(none)
-    }
-
-    /// Another live worker than the one that acts.
-    fn other(self, world: &World) -> WorkerId {
-        let me = self.slot(world);
-        let owner = world.lanes[self.lane].owner;
-        let live = owner.filter(|owner| !world.is_dead(*owner) && *owner != world.open[me]);
-        live.unwrap_or(world.open[(me + 1) % WORKERS])
-    }
-
-    fn wait(self, at_ms: i64) -> Option<i64> {
-        [None, Some(at_ms + 1), Some(at_ms + 3)][usize::from(self.more) % 3]
-    }
-
-    fn how(self, at_ms: i64) -> How {
-        match self.pick % 6 {
-            0 => How::Block,
-            1 => How::Fail,
-            2 => How::Back,
-            3 => How::Wait(self.wait(at_ms)),
-            4 => How::Dead,
-            _ => How::Cancel,
-        }
-    }
-
-    fn what(self) -> What {
-        match self.more % 6 {
-            0 => What::Done,
-            1 => What::Back(Loss::Counted),
-            2 => What::Back(Loss::Retry),
-            3 => What::Block,
-            4 => What::Cancel,
-            _ => What::Ask,
         }
     }
 }
