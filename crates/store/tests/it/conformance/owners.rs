@@ -28,6 +28,7 @@ on_many_workers![
     an_idle_lane_of_a_dead_worker_is_taken,
     a_lane_that_a_dead_worker_left_busy_must_be_recovered_first,
     closing_gives_up_idle_lanes_and_leaves_no_worker,
+    rows_bound_to_a_worker_go_when_it_closes,
     a_store_closed_with_a_turn_running_is_recovered_like_a_dead_one,
     owners_of_lanes_with_work_are_named,
     a_change_by_another_worker_is_noticed,
@@ -238,6 +239,22 @@ async fn closing_gives_up_idle_lanes_and_leaves_no_worker(db: Db) {
     assert_eq!((lane.owner, lane.fence.0), (None, grip.fence.0 + 1));
     assert!(other.recover_with(FoundFate::Done).await.lanes.is_empty());
     taken(&other).await;
+}
+
+async fn rows_bound_to_a_worker_go_when_it_closes(db: Db) {
+    let (owner, other) = db.two().await;
+    let bound = NewRow {
+        bound: Some(owner.worker()),
+        ..row("a")
+    };
+    owner.append(append(bound)).await.unwrap();
+    owner.add(&["b"]).await;
+    owner.close().await.unwrap();
+    let gone = other.stored("a").await;
+    assert_eq!(gone.state, RowState::Cancelled);
+    assert!(gone.ended_ms.is_some());
+    assert_eq!(other.names().await, ["b"]);
+    assert_eq!(other.claim_head().await.row.id, row_id("b"));
 }
 
 async fn a_store_closed_with_a_turn_running_is_recovered_like_a_dead_one(db: Db) {

@@ -6,7 +6,8 @@
 
 use turnlane_store::lane::{LaneView, Paused, Taken};
 use turnlane_store::queue::{
-    Accepting, Append, Appended, CannotStart, Claim, Claimed, Move, NewRow, Row, Update, Verdict,
+    Accepting, Append, Appended, CannotStart, Claim, Claimed, Move, NewRow, Row, RowState, Update,
+    Verdict,
 };
 use turnlane_store::recovery::{Deciding, Decision, Found, FoundFate, Loss, Recover, Whose};
 use turnlane_store::turn::{
@@ -349,9 +350,12 @@ pub(crate) fn refused(error: &StoreError) -> End {
 
 /// A row without what is not compared.
 pub(crate) fn plain(row: Row) -> Row {
+    // Those that go with a store that is closed end at no time that anybody has passed in.
+    let cancelled = row.state == RowState::Cancelled;
     Row {
         position: None,
         updated_ms: 0,
+        ended_ms: row.ended_ms.map(|at_ms| if cancelled { 0 } else { at_ms }),
         ..row
     }
 }

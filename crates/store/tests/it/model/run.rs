@@ -194,7 +194,7 @@ fn same_lane(found: &Picture, lane: &Lane, view: &LaneView) -> Result<(), String
     let queue: Vec<_> = found.queue.iter().map(|row| row.id).collect();
     same("the queue", &queue, &lane.visible)?;
     let rows: Vec<_> = found.rows.iter().cloned().map(plain).collect();
-    let expected: Vec<_> = lane.rows.values().cloned().collect();
+    let expected: Vec<_> = lane.rows.values().cloned().map(plain).collect();
     same("the rows", &rows, &expected)?;
     same("the turns", &found.turns, &lane.turns)?;
     same("the items", &found.items, &lane.items)

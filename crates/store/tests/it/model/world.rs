@@ -89,9 +89,13 @@ impl World {
 
     /// A worker gives up what it can, ends, and another one comes.
     pub(crate) fn close(&mut self, slot: usize) -> WorkerId {
-        let leaving = Some(self.open[slot]);
-        let idle = |lane: &&mut Lane| lane.owner == leaving && lane.active.is_none();
-        self.lanes.iter_mut().filter(idle).for_each(Lane::give_up);
+        let leaving = self.open[slot];
+        for lane in &mut self.lanes {
+            if lane.owner == Some(leaving) && lane.active.is_none() {
+                lane.give_up();
+            }
+            lane.cancel_bound(leaving, 0);
+        }
         self.replace(slot)
     }
 
