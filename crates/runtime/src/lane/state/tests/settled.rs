@@ -52,6 +52,10 @@ impl Node {
             "an idle lane holds no slot"
         );
         must!(
+            world.by_itself || world.slot != SlotIs::Held,
+            "a turn that somebody asked for holds no slot"
+        );
+        must!(
             !idle || world.stop_at.is_none(),
             "an idle lane ends when the worker stops"
         );

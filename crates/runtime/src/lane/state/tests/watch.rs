@@ -88,6 +88,7 @@ impl Node {
             (cause == Cause::Completed && !gone) == step.completed,
             "clients are told of every end exactly once"
         );
+        self.world.by_itself &= !self.lane.is_idle();
         self.settled()
     }
 
@@ -229,6 +230,9 @@ impl Node {
                 OpIs::Append(request.0)
             }
         };
+        if let OpIs::Start(_) | OpIs::Claim { .. } = op {
+            self.world.by_itself = op == OpIs::Claim { request: None };
+        }
         self.world.ops.push_back(op);
         Ok(())
     }

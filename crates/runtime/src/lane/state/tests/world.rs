@@ -172,6 +172,8 @@ pub(super) struct World {
     pub pause: bool,
     pub hooks: bool,
     pub slot: SlotIs,
+    /// What is under way was claimed by the lane itself: only that needs a slot.
+    pub by_itself: bool,
     /// In order of arrival.
     pub asked: Vec<Asked>,
     pub subscribers: usize,
@@ -266,6 +268,7 @@ impl Node {
                 pause: false,
                 hooks: false,
                 slot: SlotIs::None,
+                by_itself: false,
                 asked: Vec::new(),
                 subscribers: 0,
                 stop_at: None,
