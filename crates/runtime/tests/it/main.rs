@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod approvals;
+mod crash;
 mod drain;
 mod held;
+mod processes;
 mod requests;
 mod sharing;
 mod stopping;

@@ -1,0 +1,488 @@
+//! The cases: a point, what came before it, what is left, what follows.
+//!
+//! The invariant here: each line of the documented table of crash points that needs no foreign
+//! engine has a case; both sides of a commit are two cases.
+
+mod changes;
+
+use super::{At, Case, Hooks};
+
+/// All of them.
+pub(super) const CASES: &[&[Case]] = &[
+    ADD,
+    TAKE,
+    RUN,
+    changes::INTERRUPT,
+    changes::CHANGE,
+    changes::RECOVER,
+];
+
+pub(super) const fn case(says: &'static str, at: At) -> Case {
+    Case {
+        says,
+        at,
+        hooks: Hooks::None,
+        steps: &[],
+        answered: true,
+        left: &[],
+        then: &[],
+        rest: &[],
+    }
+}
+
+const RAN: &[&str] = &[
+    "turn a completed: userMessage agentMessage",
+    "a done",
+    "called a",
+];
+const RAN_AFTER_A_LOSS: &[&str] = &[
+    "turn a completed: userMessage agentMessage",
+    "a done, lost 1",
+    "hooked a",
+    "called a",
+];
+const RAN_AFTER_A_SECOND_HOOK: &[&str] = &[
+    "turn a completed: userMessage agentMessage",
+    "a done, lost 1",
+    "hooked a",
+    "hooked a",
+    "called a",
+];
+
+/// Adding.
+const ADD: &[Case] = &[
+    Case {
+        steps: &["add a block hello"],
+        answered: false,
+        then: &[("add a block hello", "new")],
+        rest: RAN,
+        ..case(
+            "add, before commit: no row, no answer",
+            At::Point("add-a-queued-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block hello"],
+        answered: false,
+        left: &["a queued"],
+        then: &[("add a block hello", "repeated")],
+        rest: RAN,
+        ..case(
+            "add, after commit: row there, repeating gives the same row",
+            At::Point("add-a-queued-turn:after-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block hello"],
+        left: &["a queued"],
+        rest: RAN,
+        ..case(
+            "after the answer, before the claim: pending, runs once",
+            At::Point("claim:before-submit"),
+        )
+    },
+];
+
+/// Claiming and accepting.
+const TAKE: &[Case] = &[
+    Case {
+        steps: &["add a block hello"],
+        left: &["a queued"],
+        rest: RAN,
+        ..case(
+            "claim and accept in one, before commit: pending, runs once",
+            At::Point("claim-and-accept-a-turn:before-commit"),
+        )
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["a queued"],
+        rest: &[
+            "turn a completed: userMessage agentMessage",
+            "a done",
+            "hooked a",
+            "called a",
+        ],
+        ..case(
+            "claim, before commit: pending, runs once",
+            At::Point("claim-a-turn:before-commit"),
+        )
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["a claimed"],
+        rest: RAN_AFTER_A_LOSS,
+        ..case(
+            "claim, after commit: pending again, runs once",
+            At::Point("claim-a-turn:after-commit"),
+        )
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["a claimed"],
+        rest: RAN_AFTER_A_LOSS,
+        ..case(
+            "claim committed and known: pending again, runs once",
+            At::Point("claim:after-commit"),
+        )
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["a claimed"],
+        rest: RAN_AFTER_A_LOSS,
+        ..case(
+            "before a hook: pending again, runs once",
+            At::Point("hook:before"),
+        )
+    },
+    Case {
+        hooks: Hooks::Hang,
+        steps: &["add a block hello", "until hook a"],
+        left: &["a claimed", "hooked a"],
+        rest: RAN_AFTER_A_SECOND_HOOK,
+        ..case("during a hook: pending again, runs once", At::Kill)
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["a claimed", "hooked a"],
+        rest: RAN_AFTER_A_SECOND_HOOK,
+        ..case(
+            "accept, before commit: pending again, runs once",
+            At::Point("accept-a-turn:before-commit"),
+        )
+    },
+    Case {
+        hooks: Hooks::Go,
+        steps: &["add a block hello"],
+        left: &["turn a runs: userMessage", "a started", "hooked a"],
+        rest: &["turn a interrupted: userMessage", "a blocked", "hooked a"],
+        ..case(
+            "accept, after commit: interrupted, the model saw nothing",
+            At::Point("accept-a-turn:after-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block hello"],
+        left: &["turn a runs: userMessage", "a started"],
+        rest: &["turn a interrupted: userMessage", "a blocked"],
+        ..case(
+            "accept committed and known: interrupted, the model saw nothing",
+            At::Point("accept:after-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block hello"],
+        left: &["turn a runs: userMessage", "a started"],
+        rest: &["turn a interrupted: userMessage", "a blocked"],
+        ..case(
+            "before the model request: interrupted, the model saw nothing",
+            At::Point("engine:before-run"),
+        )
+    },
+    Case {
+        steps: &["add a continue hello"],
+        left: &["turn a runs: userMessage", "a started"],
+        rest: &["turn a interrupted: userMessage", "a done"],
+        ..case(
+            "before the model request, onCrash continue: done with its turn",
+            At::Point("engine:before-run"),
+        )
+    },
+    Case {
+        steps: &["add a retry hello"],
+        left: &["turn a runs: userMessage", "a started"],
+        rest: &[
+            "turn a interrupted: userMessage",
+            "turn a completed: userMessage agentMessage",
+            "a done",
+            "called a",
+        ],
+        ..case(
+            "before the model request, onCrash retry: runs again",
+            At::Point("engine:before-run"),
+        )
+    },
+    Case {
+        steps: &["start d hello"],
+        answered: false,
+        ..case(
+            "direct turn, before commit: nothing",
+            At::Point("start-a-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: &["start d hello"],
+        answered: false,
+        left: &["turn d runs: userMessage", "d started"],
+        rest: &["turn d interrupted: userMessage", "d done"],
+        ..case(
+            "direct turn, after commit: interrupted, in history",
+            At::Point("start-a-turn:after-commit"),
+        )
+    },
+];
+
+const MID_STREAM: &[&str] = &[
+    "turn a runs: userMessage agentMessage",
+    "a started",
+    "b queued",
+    "called a",
+];
+const HELD: &[&str] = &[
+    "turn a interrupted: userMessage agentMessage",
+    "a blocked",
+    "b queued",
+    "called a",
+];
+
+/// Running and ending.
+const RUN: &[Case] = &[
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: MID_STREAM,
+        rest: HELD,
+        ..case(
+            "mid-stream, onCrash block: the row holds the lane",
+            At::Kill,
+        )
+    },
+    Case {
+        steps: &[
+            "add a continue gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: MID_STREAM,
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called b",
+        ],
+        ..case("mid-stream, onCrash continue: the next row runs", At::Kill)
+    },
+    Case {
+        steps: &[
+            "add a retry gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: MID_STREAM,
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "turn a completed: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called a",
+            "called b",
+        ],
+        ..case("mid-stream, onCrash retry: it runs again, first", At::Kill)
+    },
+    Case {
+        steps: &[
+            "start d gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: &[
+            "turn d runs: userMessage agentMessage",
+            "d started",
+            "b queued",
+            "called d",
+        ],
+        rest: &[
+            "turn d interrupted: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "b done",
+            "d done",
+            "called d",
+            "called b",
+        ],
+        ..case(
+            "direct turn mid-stream: history only, the lane goes on",
+            At::Kill,
+        )
+    },
+    Case {
+        steps: &["add a block command", "until item commandExecution"],
+        left: &[
+            "turn a runs: userMessage commandExecution",
+            "a started",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage commandExecution",
+            "a blocked",
+            "called a",
+        ],
+        ..case(
+            "command running: interrupted, the completed one is kept",
+            At::Kill,
+        )
+    },
+    Case {
+        steps: &["add a block gated"],
+        left: &["turn a runs: userMessage", "a started", "called a"],
+        rest: &["turn a interrupted: userMessage", "a blocked", "called a"],
+        ..case(
+            "items, before commit: absent",
+            At::Point("write-what-a-turn-has-produced:before-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block gated"],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "called a",
+        ],
+        ..case(
+            "items, after commit: there",
+            At::Point("write-what-a-turn-has-produced:after-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block gated"],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "called a",
+        ],
+        ..case(
+            "items committed and known: there",
+            At::Point("put:after-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "gate go",
+        ],
+        left: MID_STREAM,
+        rest: HELD,
+        ..case(
+            "turn ended, before its end is submitted: as mid-stream",
+            At::Point("turn:ended"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "gate go",
+        ],
+        left: MID_STREAM,
+        rest: HELD,
+        ..case(
+            "turn ended, before complete commit: as mid-stream",
+            At::Point("complete-a-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "gate go",
+        ],
+        left: &[
+            "turn a completed: userMessage agentMessage",
+            "a done",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a completed: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called b",
+        ],
+        ..case(
+            "complete, after commit: done, the next row runs",
+            At::Point("complete-a-turn:after-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "gate go",
+        ],
+        left: &[
+            "turn a completed: userMessage agentMessage",
+            "a done",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a completed: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called b",
+        ],
+        ..case(
+            "complete committed, before notifications: done, the next row runs",
+            At::Point("complete:after-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block limit"],
+        left: &["turn a runs: userMessage", "a started", "called a"],
+        rest: &["turn a interrupted: userMessage", "a blocked", "called a"],
+        ..case(
+            "put back, before commit: as mid-stream",
+            At::Point("complete-a-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: &["add a block limit"],
+        left: &[
+            "waiting",
+            "turn a failed muted: userMessage",
+            "a queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a failed muted: userMessage",
+            "turn a completed: userMessage agentMessage",
+            "a done",
+            "called a",
+            "called a",
+        ],
+        ..case(
+            "put back, after commit: at the head, the lane waits, runs once after it",
+            At::Point("complete-a-turn:after-commit"),
+        )
+    },
+];
