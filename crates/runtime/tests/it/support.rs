@@ -61,6 +61,22 @@ impl Home {
         World { gates, ..world }
     }
 
+    /// A runtime of another worker, whose clock is its own.
+    pub(crate) async fn start_other(&self, script: &str, clock: &ManualClock) -> World {
+        let engine = scripted(script, clock);
+        let gates = engine.gates();
+        let store: Arc<dyn Store> = open(&self.database(), clock);
+        let clock = Arc::new(clock.clone());
+        let runtime = Runtime::start(store, vec![Arc::new(engine)], clock, Options::default())
+            .await
+            .unwrap();
+        World {
+            handle: runtime.handle(),
+            runtime,
+            gates,
+        }
+    }
+
     pub(crate) async fn start_engine(&self, engine: Arc<dyn Engine>, options: Options) -> World {
         let store = self.store();
         let clock = Arc::new(self.clock.clone());
