@@ -29,7 +29,7 @@ const LANES: usize = 20;
 /// After how many deaths a database is drained and checked.
 const DEATHS: u32 = 25;
 /// How long the last child may need for everything that is left.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+const DRAIN_LIMIT: Duration = Duration::from_mins(1);
 /// How long a child may live whose point is not reached.
 const LIFE_MAX: Duration = Duration::from_millis(400);
 
@@ -221,7 +221,7 @@ impl Rounds {
             return Death::At(format!("{point}:{}", 1 + random.below(most)));
         }
         let mut millis = |most: usize| Duration::from_micros(random.below(most * 1_000) as u64);
-        if round % 10 == 0 {
+        if round.is_multiple_of(10) {
             Death::SoonAfterStart(millis(80))
         } else {
             Death::WhileServing(millis(250))

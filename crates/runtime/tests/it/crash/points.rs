@@ -88,6 +88,44 @@ async fn after_every_crash_point_the_next_worker_finds_what_is_promised() {
     }
 }
 
+#[tokio::test]
+async fn a_row_whose_worker_dies_three_times_before_it_starts_holds_the_lane() {
+    let case = &table::HELD_IN_A_HOOK;
+    let mut lane = Lane::new(case).await;
+    assert!(lane.first_life(case).await);
+    for lost in 2..=3 {
+        let spec = lane.place.child(AFTER).env(child::HOOKS, "hang");
+        let mut next = lane.place.start(spec);
+        assert!(next.ready().await);
+        let hooked = vec![
+            Line::Hook {
+                client: "a".to_owned()
+            };
+            lost
+        ];
+        eventually("one more hook", DEADLINE, async || {
+            let mut log = lane.place.log();
+            log.retain(|line| matches!(line, Line::Hook { .. }));
+            log == hooked
+        })
+        .await
+        .unwrap();
+        next.kill().await;
+    }
+    let mut last = lane.place.start(lane.place.child(AFTER));
+    assert!(last.ready().await);
+    lane.rests(case).await;
+    lane.compare(case, "at rest", case.rest).await;
+    let row = lane.row(lane.rows["a"]).await;
+    let failure = row.failure.unwrap();
+    let text = "queued turn was claimed 3 times and its worker died each time";
+    assert!(failure.as_str().contains(text), "{failure:?}");
+    last.done(&lane.command("retry a")).await;
+    lane.rests(case).await;
+    assert_eq!(lane.row(row.id).await.state, RowState::Done);
+    last.stop().await;
+}
+
 async fn crash(case: &Case) {
     let mut lane = Lane::new(case).await;
     let answered = lane.first_life(case).await;
@@ -331,7 +369,7 @@ fn row_line(row: &Row) -> String {
     };
     let mut line = format!("{} {state}", row.client_id);
     if row.losses > 0 {
-        line.push_str(&format!(", lost {}", row.losses));
+        line = format!("{line}, lost {}", row.losses);
     }
     if row.params.as_str().contains("changed") {
         line.push_str(", changed");

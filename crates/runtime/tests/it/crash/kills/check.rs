@@ -153,7 +153,7 @@ fn check_row(row: &Row, wanted: &Wanted, lane: &Lane, calls: &Calls, context: &s
     );
     // A turn that came to its end is the last one of its row, whatever was asked since.
     if let Some((last, before)) = turns.split_last() {
-        let again = before.iter().find(|turn| !died(&turn) && !turn.muted);
+        let again = before.iter().find(|turn| !died(turn) && !turn.muted);
         assert!(
             again.is_none(),
             "{context}: ran again after {again:?}: {last:?}"

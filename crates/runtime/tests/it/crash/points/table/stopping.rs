@@ -1,0 +1,243 @@
+//! The cases about interrupts, and about recovery itself.
+//!
+//! The invariant here: a turn that was being stopped is never found running, and recovery that was
+//! cut off ends as recovery that was not.
+
+use super::{At, Case, case};
+
+/// Interrupting.
+pub(super) const INTERRUPT: &[Case] = &[
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "interrupt continue",
+        ],
+        answered: false,
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "interrupt, before the engine is told: interrupted, by onCrash",
+            At::Point("interrupt:before-cancel"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "interrupt continue",
+        ],
+        answered: false,
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "interrupt, engine stopped, end not submitted: interrupted, by onCrash",
+            At::Point("turn:ended"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "interrupt continue",
+        ],
+        answered: false,
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "interrupt, before complete commit: interrupted, by onCrash",
+            At::Point("complete-a-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "interrupt continue",
+        ],
+        answered: false,
+        left: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a done",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called b",
+        ],
+        ..case(
+            "interrupt, after complete commit: interrupted, done, the next row runs",
+            At::Point("complete-a-turn:after-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+            "interrupt pause",
+        ],
+        answered: false,
+        left: &[
+            "paused",
+            "turn a interrupted: userMessage agentMessage",
+            "a done",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "paused",
+            "turn a interrupted: userMessage agentMessage",
+            "a done",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "interrupt with pause, after complete commit: the pause is there too",
+            At::Point("complete-a-turn:after-commit"),
+        )
+    },
+];
+
+/// Recovering.
+pub(super) const RECOVER: &[Case] = &[
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "recovery, before its commit: again, same outcome",
+            At::Recovery("recover-lanes:before-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a retry gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "turn a completed: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called a",
+            "called b",
+        ],
+        ..case(
+            "recovery of a row to be retried, before its commit: again, same outcome",
+            At::Recovery("recover-lanes:before-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a block gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "recovery, after its commit: again, same outcome",
+            At::Recovery("recover-lanes:after-commit"),
+        )
+    },
+    Case {
+        steps: &[
+            "add a retry gated",
+            "add b block hello",
+            "until item agentMessage",
+        ],
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "turn a completed: userMessage agentMessage",
+            "turn b completed: userMessage agentMessage",
+            "a done",
+            "b done",
+            "called a",
+            "called a",
+            "called b",
+        ],
+        ..case(
+            "recovery of a row to be retried, after its commit: again, same outcome",
+            At::Recovery("recover-lanes:after-commit"),
+        )
+    },
+];
