@@ -272,8 +272,8 @@ pub enum Op {
 pub enum UnclaimWhy {
     /// A hook has blocked it.
     Blocked,
-    /// The worker stops.
-    Stopping,
+    /// It goes back as it came: the worker stops, or the acceptance failed.
+    GoBack,
 }
 
 /// How it comes that a turn ends.

@@ -361,7 +361,7 @@ impl LaneState {
             Take::Accept => {
                 // The row is still ours. It goes back as it came, or it would hold its lane for ever.
                 self.phase = Phase::Claimed { request };
-                self.unclaim(UnclaimWhy::Stopping, effects);
+                self.unclaim(UnclaimWhy::GoBack, effects);
             }
         }
     }
@@ -490,7 +490,7 @@ impl LaneState {
                 });
                 effects.push(Effect::Cancel(CancelWhy::Shutdown));
             }
-            Phase::Claimed { .. } => self.unclaim(UnclaimWhy::Stopping, effects),
+            Phase::Claimed { .. } => self.unclaim(UnclaimWhy::GoBack, effects),
             Phase::Idle
             | Phase::Taking { .. }
             | Phase::Running(_)

@@ -80,23 +80,25 @@ impl Actor {
     fn answer_interrupt(&self, turn: Option<TurnId>, answer: Answer, reply: Reply<()>) {
         match (answer, turn) {
             (Answer::Interrupted, _) | (Answer::NotRunning, None) => reply.send(Ok(())),
-            (Answer::NotRunning, Some(turn)) => self.answer_ended_interrupt(turn, reply),
+            (Answer::NotRunning | Answer::OtherTurn(_), Some(turn)) => {
+                self.answer_other_interrupt(turn, answer, reply);
+            }
             (answer, _) => reply.send(Err(refusal(answer))),
         }
     }
 
-    /// Nothing runs: whether that is well depends on what became of the turn.
-    fn answer_ended_interrupt(&self, turn: TurnId, reply: Reply<()>) {
+    /// The turn does not run: whether that is well depends on what became of it.
+    fn answer_other_interrupt(&self, turn: TurnId, answer: Answer, reply: Reply<()>) {
         let ended = self.shared.store.turn(self.thread, ids::turn(turn));
         let queue = self.shared.store.row_of_turn(self.thread, ids::turn(turn));
         tokio::spawn(async move {
             let answer = match ended.await {
                 Err(error) => Err(error.into()),
                 Ok(Some(turn)) if turn.status == TurnStatus::Interrupted => Ok(()),
-                Ok(Some(_)) => Err(Error::NoTurnToInterrupt),
+                Ok(Some(_)) => Err(refusal(answer)),
                 Ok(None) => match queue.await {
                     Ok(Some(row)) if row.state.is_visible() => Err(Error::TurnQueued),
-                    Ok(_) => Err(Error::NoTurnToInterrupt),
+                    Ok(_) => Err(refusal(answer)),
                     Err(error) => Err(error.into()),
                 },
             };

@@ -221,7 +221,7 @@ impl Actor {
                 let text = format!("queued turn could not start: {why}");
                 accept::cannot_start(&claimed.row, &text, next_turn)
             }
-            UnclaimWhy::Stopping => accept::back(&claimed.row, next_turn),
+            UnclaimWhy::GoBack => accept::back(&claimed.row, next_turn),
         };
         let (grip, row) = (claimed.grip, claimed.row.id);
         let work = self.shared.store.unclaim(grip, row, how, now_ms);

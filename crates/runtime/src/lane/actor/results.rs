@@ -280,8 +280,13 @@ impl Actor {
             // Deleted under us: there is nothing left to try.
             self.unload = Some(Unload::Lost);
         }
+        let refused = request.is_some() && op == FailedOp::Taking && is_refusal(&error);
         if let Some(request) = request {
             self.keep_result(request, Err(error.into()));
+        }
+        if refused {
+            // Nothing is wrong with the store; the queue need not wait for it.
+            return Committed::Settled;
         }
         Committed::Failed(op)
     }
@@ -329,6 +334,18 @@ impl Actor {
         self.lane = Some(lane);
         look
     }
+}
+
+/// Whether the store did not fail but said no.
+fn is_refusal(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::DiskFull { .. }
+            | StoreError::Overloaded
+            | StoreError::WritesOff
+            | StoreError::Failed { .. }
+            | StoreError::Closed
+    )
 }
 
 /// Whether what is told about the queue would be another.

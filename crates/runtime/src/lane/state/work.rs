@@ -87,7 +87,12 @@ impl LaneState {
 
     /// Whether rows wait that this lane may claim sooner or later.
     fn has_rows(&self) -> bool {
-        let claimable = |look: Look| matches!(look.head, HeadLook::Due(_)) && !look.paused;
+        let claimable = |look: Look| {
+            matches!(look.head, HeadLook::Due(_))
+                && !look.paused
+                && !look.elsewhere
+                && look.waiting != WaitLook::Person
+        };
         self.look.is_some_and(claimable)
     }
 

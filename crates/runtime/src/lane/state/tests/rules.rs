@@ -102,7 +102,7 @@ pub(super) fn answer(no: u64, answer: Answer) -> Effect {
 fn a_claimed_row_whose_acceptance_failed_goes_back_and_does_not_hold_the_lane() {
     let mut bench = Bench::claimed();
     bench.does(Event::Hooked(HookVerdict::Go));
-    let unclaim = Effect::Commit(Op::Unclaim(UnclaimWhy::Stopping));
+    let unclaim = Effect::Commit(Op::Unclaim(UnclaimWhy::GoBack));
     let failed = bench.committed(Committed::Failed(FailedOp::Taking));
     assert_eq!(failed, std::slice::from_ref(&unclaim));
     // Giving it back is tried until it succeeds.

@@ -197,7 +197,7 @@ impl Node {
                 );
                 OpIs::Unclaim(match why {
                     UnclaimWhy::Blocked => Stays::Held,
-                    UnclaimWhy::Stopping => Stays::Due,
+                    UnclaimWhy::GoBack => Stays::Due,
                 })
             }
             Op::Complete { how, queue } => {
