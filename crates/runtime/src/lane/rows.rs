@@ -35,3 +35,31 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Json {
 pub(crate) fn source(word: &str) -> Option<TurnSource> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
+
+/// A row of the queue that is under way, for tests of the rules.
+#[cfg(test)]
+pub(crate) fn under_way(state: turnlane_store::queue::RowState) -> Row {
+    let id = uuid::Uuid::from_u128;
+    Row {
+        id: id(1).into(),
+        turn: id(2).into(),
+        last_turn: None,
+        source: "queue".to_owned(),
+        position: None,
+        state,
+        not_before_ms: 0,
+        attempts: 1,
+        losses: 0,
+        put_backs: 0,
+        policies: turnlane_store::queue::Policies::default(),
+        bound: None,
+        key: None,
+        client_id: "c".to_owned(),
+        sent: false,
+        params: write(&()),
+        failure: None,
+        created_ms: 0,
+        updated_ms: 0,
+        ended_ms: None,
+    }
+}

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use turnlane_engine::BoxFuture;
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_runtime::{AddTurn, BeforeTurn, BeforeTurnVerdict, Options, StartAnswer};
-use turnlane_store::queue::{OnCannotStart, OnError, OnLimit, Row, RowState};
+use turnlane_store::queue::{OnCannotStart, OnError, OnLimit, QueuePage, Row, RowState};
 use turnlane_store::turn::TurnStatus;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use crate::support::{Home, params};
+use crate::support::{Home, World, params};
 
 /// Fails by a limit the first time it is tried, and by the model when asked for it.
 const SCRIPT: &str = "version: 1
@@ -34,6 +34,18 @@ turns:
       - error: {info: badRequest, message: no such thing}
 fallback: {say: \"You said: {input}\"}
 ";
+
+/// The queue once its head is shown as failed.
+async fn held(world: &World, thread: ThreadId) -> QueuePage {
+    eventually("the head to be shown as failed", DEADLINE, async || {
+        let page = world.queue(thread).await;
+        let head = page.rows.first();
+        head.is_some_and(|row| row.state == RowState::Blocked)
+    })
+    .await
+    .unwrap();
+    world.queue(thread).await
+}
 
 fn wire(row: &Row) -> QueuedTurnId {
     QueuedTurnId::from_uuid(row.id.as_uuid())
@@ -131,15 +143,7 @@ async fn a_failed_head_holds_the_lane_until_it_is_retried_or_deleted() {
     add.policies.on_error = OnError::Block;
     let row = world.add_with(thread, add).await;
     let after = world.add(thread, "after").await;
-    eventually("the head to be shown as failed", DEADLINE, async || {
-        let page = world.queue(thread).await;
-        page.rows
-            .first()
-            .is_some_and(|row| row.state == RowState::Blocked)
-    })
-    .await
-    .unwrap();
-    let page = world.queue(thread).await;
+    let page = held(&world, thread).await;
     let failure = page.rows[0].failure.as_ref().unwrap();
     assert!(failure.as_str().contains("no such thing"));
     assert_eq!(page.rows[1].id, after.id, "nothing behind it starts");
@@ -165,15 +169,7 @@ async fn a_payload_that_cannot_be_read_is_shown_failed_and_never_deleted() {
     };
     world.handle.store().update_row(update).await.unwrap();
     world.handle.resume(thread).await.unwrap();
-    eventually("the row to be shown as failed", DEADLINE, async || {
-        let page = world.queue(thread).await;
-        page.rows
-            .first()
-            .is_some_and(|row| row.state == RowState::Blocked)
-    })
-    .await
-    .unwrap();
-    let page = world.queue(thread).await;
+    let page = held(&world, thread).await;
     let failure = page.rows[0].failure.as_ref().unwrap();
     assert!(
         failure
@@ -245,15 +241,7 @@ async fn a_hook_between_claim_and_accept_lets_a_row_run_or_holds_the_lane_with_i
     world.add(thread, "allowed").await;
     world.ended(thread, 1).await;
     let row = world.add(thread, "forbidden").await;
-    eventually("the row to be shown as failed", DEADLINE, async || {
-        let page = world.queue(thread).await;
-        page.rows
-            .first()
-            .is_some_and(|row| row.state == RowState::Blocked)
-    })
-    .await
-    .unwrap();
-    let page = world.queue(thread).await;
+    let page = held(&world, thread).await;
     let failure = page.rows[0].failure.as_ref().unwrap();
     let text = "queued turn could not start: blocked by hook 'door' at UserPromptSubmit: no";
     assert!(failure.as_str().contains(text), "{}", failure.as_str());

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::turn_error::{ErrorKind, TurnError};
-use turnlane_store::queue::{
-    Acceptance, CannotStart, OnCannotStart, Policies, Row, RowState, Verdict,
-};
+use turnlane_store::queue::{Acceptance, CannotStart, OnCannotStart, Row, RowState, Verdict};
 use turnlane_store::thread::ThreadRow;
 use turnlane_store::turn::{Accept, TurnStatus};
 use turnlane_store::{Json, TurnId};
@@ -39,26 +37,9 @@ fn settings() -> Value {
 
 fn row(params: &Value) -> Row {
     Row {
-        id: Uuid::from_u128(1).into(),
-        turn: Uuid::from_u128(2).into(),
-        last_turn: None,
-        source: "queue".into(),
-        position: None,
-        state: RowState::Claimed,
-        not_before_ms: 0,
-        attempts: 1,
-        losses: 0,
-        put_backs: 0,
-        policies: Policies::default(),
-        bound: None,
-        key: None,
         client_id: "message-1".into(),
-        sent: false,
         params: Json::from(params.to_string()),
-        failure: None,
-        created_ms: 0,
-        updated_ms: 0,
-        ended_ms: None,
+        ..rows::under_way(RowState::Claimed)
     }
 }
 

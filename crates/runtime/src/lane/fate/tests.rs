@@ -41,28 +41,7 @@ fn id(number: u128) -> TurnId {
 }
 
 fn row() -> Row {
-    Row {
-        id: Uuid::from_u128(1).into(),
-        turn: id(2),
-        last_turn: None,
-        source: "queue".into(),
-        position: None,
-        state: RowState::Started,
-        not_before_ms: 0,
-        attempts: 1,
-        losses: 0,
-        put_backs: 0,
-        policies: Policies::default(),
-        bound: None,
-        key: None,
-        client_id: "c".into(),
-        sent: false,
-        params: rows::write(&()),
-        failure: None,
-        created_ms: 0,
-        updated_ms: 0,
-        ended_ms: None,
-    }
+    rows::under_way(RowState::Started)
 }
 
 fn from(source: &str) -> Row {

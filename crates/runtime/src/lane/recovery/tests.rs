@@ -24,26 +24,8 @@ fn reserved() -> TurnId {
 
 fn row(source: &str, state: RowState) -> Row {
     Row {
-        id: Uuid::from_u128(1).into(),
-        turn: reserved(),
-        last_turn: None,
         source: source.into(),
-        position: None,
-        state,
-        not_before_ms: 0,
-        attempts: 1,
-        losses: 0,
-        put_backs: 0,
-        policies: Policies::default(),
-        bound: None,
-        key: None,
-        client_id: "c".into(),
-        sent: false,
-        params: rows::write(&()),
-        failure: None,
-        created_ms: 0,
-        updated_ms: 0,
-        ended_ms: None,
+        ..rows::under_way(state)
     }
 }
 
