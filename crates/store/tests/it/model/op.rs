@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::build::{Hand, failed, items, json, said, waiting};
 
 /// For how long the keys of ended rows are remembered here.
-pub(crate) const KEY_WINDOW: i64 = 40;
+pub(crate) const KEY_WINDOW: i64 = 8;
 
 /// One operation of one worker.
 #[derive(Clone, Debug)]

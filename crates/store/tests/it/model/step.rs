@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn kind() -> impl Strategy<Value = Kind> {
     let often = [
         (8, Kind::Append),
-        (4, Kind::AppendKeyed),
+        (7, Kind::AppendKeyed),
         (2, Kind::AppendLater),
         (2, Kind::AppendBound),
         (5, Kind::Claim),

@@ -62,7 +62,7 @@ impl Step {
             put: Put::default(),
             fate,
             waiting,
-            pause: (self.more % 16 == 1).then_some(pause),
+            pause: (self.more % 5 == 1).then_some(pause),
             keep: [Keep::Ours, Keep::UnlessIdle][usize::from(self.more >> 4) % 2],
             at_ms,
         }
@@ -79,7 +79,7 @@ impl Step {
             source: "queue".to_owned(),
             params: json("{}"),
             client_id: format!("{}", id.as_uuid().as_u128() & 0xffff),
-            key: keyed.then(|| format!("k{}", self.pick % 3)),
+            key: keyed.then(|| format!("k{}", self.pick % 2)),
             content_hash: [u8::from(self.more > 200); 32],
             not_before_ms: if later {
                 world.now_ms + i64::from(self.pick % 4)
