@@ -163,8 +163,9 @@ impl Child {
                 answer(number, Ok(worker), |worker| worker.to_string());
             }
             [number, "gate", name] => {
-                self.gates.open(name);
+                // Answered first: what the gate lets through may be the death of this process.
                 answer(number, Ok(()), |()| String::new());
+                self.gates.open(name);
             }
             [number, "add", thread, client, policy, text] => {
                 self.add(number, thread, client, policy, text).await;
