@@ -164,14 +164,16 @@ impl Actor {
 
     /// What has to be finished when the task ends.
     async fn end(&mut self, why: Unload) {
+        // First, so that the engine of a lost lane does not go on while the store is waited for.
+        self.running = None;
         // Submitted before: whoever waits gets the result, and the lane is nobody's when whoever
-        // comes next looks.
+        // comes next looks. On a lost lane too, since an add needs no lane of ours: it is stored,
+        // and must not be answered as lost.
         while let Some(op) = self.ops.pop_front() {
             let done = op.await;
             self.finish(done);
             self.apply_events().await;
         }
-        self.running = None;
         // Each engine knows whether the thread still runs something there.
         for engine in self.shared.engines.values() {
             engine.close(ids::wire_thread(self.thread)).await;

@@ -8,6 +8,7 @@
 //! Single workers that die are in the neighbour `crash`.
 
 mod clock;
+mod lost;
 
 use std::time::Duration;
 
