@@ -7,7 +7,7 @@ mod changes;
 mod running;
 mod stopping;
 
-use super::{At, Case, Hooks};
+use super::{At, Case, Hooks, Last};
 
 /// All of them.
 pub(super) const CASES: &[&[Case]] = &[
@@ -25,7 +25,7 @@ pub(super) const fn case(says: &'static str, at: At) -> Case {
         at,
         hooks: Hooks::None,
         steps: &[],
-        answered: true,
+        last: Last::Answered,
         left: &[],
         then: &[],
         rest: &[],
@@ -63,7 +63,7 @@ pub(super) const HELD_IN_A_HOOK: Case = Case {
 const ADD: &[Case] = &[
     Case {
         steps: &["add a block hello"],
-        answered: false,
+        last: Last::Unanswered,
         then: &[("add a block hello", "new")],
         rest: RAN,
         ..case(
@@ -73,7 +73,7 @@ const ADD: &[Case] = &[
     },
     Case {
         steps: &["add a block hello"],
-        answered: false,
+        last: Last::Unanswered,
         left: &["a queued"],
         then: &[("add a block hello", "repeated")],
         rest: RAN,
@@ -83,7 +83,8 @@ const ADD: &[Case] = &[
         )
     },
     Case {
-        steps: &["add a block hello"],
+        steps: &["pause", "add a block hello", "resume"],
+        last: Last::Either,
         left: &["a queued"],
         rest: RAN,
         ..case(
@@ -97,6 +98,7 @@ const ADD: &[Case] = &[
 const TAKE: &[Case] = &[
     Case {
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a queued"],
         rest: RAN,
         ..case(
@@ -107,6 +109,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a queued"],
         rest: &[
             "turn a completed: userMessage agentMessage",
@@ -122,6 +125,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a claimed"],
         rest: RAN_AFTER_A_LOSS,
         ..case(
@@ -132,6 +136,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a claimed"],
         rest: RAN_AFTER_A_LOSS,
         ..case(
@@ -142,6 +147,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a claimed"],
         rest: RAN_AFTER_A_LOSS,
         ..case(
@@ -159,6 +165,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["a claimed", "hooked a"],
         rest: RAN_AFTER_A_SECOND_HOOK,
         ..case(
@@ -169,6 +176,7 @@ const TAKE: &[Case] = &[
     Case {
         hooks: Hooks::Go,
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started", "hooked a"],
         rest: &["turn a interrupted: userMessage", "a blocked", "hooked a"],
         ..case(
@@ -178,6 +186,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started"],
         rest: &["turn a interrupted: userMessage", "a blocked"],
         ..case(
@@ -187,6 +196,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["add a block hello"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started"],
         rest: &["turn a interrupted: userMessage", "a blocked"],
         ..case(
@@ -196,6 +206,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["add a continue hello"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started"],
         rest: &["turn a interrupted: userMessage", "a done"],
         ..case(
@@ -205,6 +216,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["add a retry hello"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started"],
         rest: &[
             "turn a interrupted: userMessage",
@@ -219,7 +231,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["start d hello"],
-        answered: false,
+        last: Last::Unanswered,
         ..case(
             "direct turn, before commit: nothing",
             At::Point("start-a-turn:before-commit"),
@@ -227,7 +239,7 @@ const TAKE: &[Case] = &[
     },
     Case {
         steps: &["start d hello"],
-        answered: false,
+        last: Last::Unanswered,
         left: &["turn d runs: userMessage", "d started"],
         rest: &["turn d interrupted: userMessage", "d done"],
         ..case(

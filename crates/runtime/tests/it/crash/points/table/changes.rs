@@ -2,7 +2,7 @@
 //!
 //! The invariant here: a change is wholly there or not at all, on either side of its commit.
 
-use super::{At, Case, case};
+use super::{At, Case, Last, case};
 
 /// Changing the queue.
 pub(super) const CHANGE: &[Case] = &[
@@ -14,7 +14,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "reorder c b a",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued", "b queued", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -41,7 +41,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "reorder c b a",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "c queued", "b queued", "a queued"],
         then: &[("resume", "")],
         rest: &[
@@ -68,7 +68,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "move c 0",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued", "b queued", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -95,7 +95,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "move c 0",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "c queued", "a queued", "b queued"],
         then: &[("resume", "")],
         rest: &[
@@ -122,7 +122,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "delete b",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued", "b queued", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -149,7 +149,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "delete b",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "b cancelled", "a queued", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -174,7 +174,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "update b b changed",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued", "b queued", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -201,7 +201,7 @@ pub(super) const CHANGE: &[Case] = &[
             "add c block hello",
             "update b b changed",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued", "b queued, changed", "c queued"],
         then: &[("resume", "")],
         rest: &[
@@ -222,7 +222,7 @@ pub(super) const CHANGE: &[Case] = &[
     },
     Case {
         steps: &["add a block gated", "until item agentMessage", "pause"],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -245,7 +245,7 @@ pub(super) const CHANGE: &[Case] = &[
             "until item agentMessage",
             "pause",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "paused",
             "turn a runs: userMessage agentMessage",
@@ -267,7 +267,7 @@ pub(super) const CHANGE: &[Case] = &[
     },
     Case {
         steps: &["pause", "add a block hello", "resume"],
-        answered: false,
+        last: Last::Unanswered,
         left: &["paused", "a queued"],
         rest: &["paused", "a queued"],
         ..case(
@@ -277,7 +277,7 @@ pub(super) const CHANGE: &[Case] = &[
     },
     Case {
         steps: &["pause", "add a block hello", "resume"],
-        answered: false,
+        last: Last::Unanswered,
         left: &["a queued"],
         rest: &[
             "turn a completed: userMessage agentMessage",

@@ -3,7 +3,7 @@
 //! The invariant here: items that were written are kept, the model is not called again unless the
 //! row's policy or the put-back rule says so.
 
-use super::{At, Case, case};
+use super::{At, Case, Last, case};
 
 const MID_STREAM: &[&str] = &[
     "turn a runs: userMessage agentMessage",
@@ -113,6 +113,7 @@ pub(super) const RUN: &[Case] = &[
     },
     Case {
         steps: &["add a block gated"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started", "called a"],
         rest: &["turn a interrupted: userMessage", "a blocked", "called a"],
         ..case(
@@ -122,6 +123,7 @@ pub(super) const RUN: &[Case] = &[
     },
     Case {
         steps: &["add a block gated"],
+        last: Last::Either,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -139,6 +141,7 @@ pub(super) const RUN: &[Case] = &[
     },
     Case {
         steps: &["add a block gated"],
+        last: Last::Either,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -161,6 +164,7 @@ pub(super) const RUN: &[Case] = &[
             "until item agentMessage",
             "gate go",
         ],
+        last: Last::Either,
         left: MID_STREAM,
         rest: HELD,
         ..case(
@@ -175,6 +179,7 @@ pub(super) const RUN: &[Case] = &[
             "until item agentMessage",
             "gate go",
         ],
+        last: Last::Either,
         left: MID_STREAM,
         rest: HELD,
         ..case(
@@ -189,6 +194,7 @@ pub(super) const RUN: &[Case] = &[
             "until item agentMessage",
             "gate go",
         ],
+        last: Last::Either,
         left: &[
             "turn a completed: userMessage agentMessage",
             "a done",
@@ -215,6 +221,7 @@ pub(super) const RUN: &[Case] = &[
             "until item agentMessage",
             "gate go",
         ],
+        last: Last::Either,
         left: &[
             "turn a completed: userMessage agentMessage",
             "a done",
@@ -236,6 +243,7 @@ pub(super) const RUN: &[Case] = &[
     },
     Case {
         steps: &["add a block limit"],
+        last: Last::Either,
         left: &["turn a runs: userMessage", "a started", "called a"],
         rest: &["turn a interrupted: userMessage", "a blocked", "called a"],
         ..case(
@@ -245,6 +253,7 @@ pub(super) const RUN: &[Case] = &[
     },
     Case {
         steps: &["add a block limit"],
+        last: Last::Either,
         left: &[
             "waiting",
             "turn a failed muted: userMessage",

@@ -3,7 +3,7 @@
 //! The invariant here: a turn that was being stopped is never found running, and recovery that was
 //! cut off ends as recovery that was not.
 
-use super::{At, Case, case};
+use super::{At, Case, Last, case};
 
 /// Interrupting.
 pub(super) const INTERRUPT: &[Case] = &[
@@ -14,7 +14,7 @@ pub(super) const INTERRUPT: &[Case] = &[
             "until item agentMessage",
             "interrupt continue",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -39,7 +39,7 @@ pub(super) const INTERRUPT: &[Case] = &[
             "until item agentMessage",
             "interrupt continue",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -64,7 +64,7 @@ pub(super) const INTERRUPT: &[Case] = &[
             "until item agentMessage",
             "interrupt continue",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "turn a runs: userMessage agentMessage",
             "a started",
@@ -89,7 +89,7 @@ pub(super) const INTERRUPT: &[Case] = &[
             "until item agentMessage",
             "interrupt continue",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "turn a interrupted: userMessage agentMessage",
             "a done",
@@ -116,7 +116,7 @@ pub(super) const INTERRUPT: &[Case] = &[
             "until item agentMessage",
             "interrupt pause",
         ],
-        answered: false,
+        last: Last::Unanswered,
         left: &[
             "paused",
             "turn a interrupted: userMessage agentMessage",
