@@ -115,27 +115,31 @@ fn network_kind(folder: &Path) -> io::Result<Option<String>> {
     Ok(remote_fuse(&mounts, folder))
 }
 
-/// "FUSE" in `statfs`.
+/// "FUSE" in `statfs`: `FUSE_SUPER_MAGIC`.
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
 /// `statfs` numbers of file systems that machines share, with the names people know.
+///
+/// The names on the right are those of the kernel's headers: `linux/magic.h`, and
+/// `linux/gfs2_ondisk.h` for GFS2. The last three come from modules outside the kernel and are in
+/// no header of it.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
-    (0x0000_6969, "nfs"),
-    (0x0000_517b, "smb"),
-    (0xff53_4d42, "cifs"),
-    (0xfe53_4d42, "smb2"),
-    (0x0000_564c, "ncp"),
-    (0x0102_1997, "9p"),
-    (0x5346_414f, "afs"),
-    (0x6b41_4653, "afs"),
-    (0x7375_7245, "coda"),
-    (0x00c3_6400, "ceph"),
-    (0x0bd0_0bd0, "lustre"),
-    (0x0116_1970, "gfs2"),
-    (0x7461_636f, "ocfs2"),
-    (0x4750_4653, "gpfs"),
+    (0x0000_6969, "nfs"),    // NFS_SUPER_MAGIC
+    (0x0000_517b, "smb"),    // SMB_SUPER_MAGIC
+    (0xff53_4d42, "cifs"),   // CIFS_SUPER_MAGIC
+    (0xfe53_4d42, "smb2"),   // SMB2_SUPER_MAGIC
+    (0x0000_564c, "ncp"),    // NCP_SUPER_MAGIC
+    (0x0102_1997, "9p"),     // V9FS_MAGIC
+    (0x5346_414f, "afs"),    // AFS_SUPER_MAGIC
+    (0x6b41_4653, "afs"),    // AFS_FS_MAGIC
+    (0x7375_7245, "coda"),   // CODA_SUPER_MAGIC
+    (0x00c3_6400, "ceph"),   // CEPH_SUPER_MAGIC
+    (0x7461_636f, "ocfs2"),  // OCFS2_SUPER_MAGIC
+    (0x0116_1970, "gfs2"),   // GFS2_MAGIC
+    (0x0bd0_0bd0, "lustre"), // LUSTRE_SUPER_MAGIC
+    (0x4750_4653, "gpfs"),   // "GPFS"
     (0x1983_0326, "beegfs"),
 ];
 
