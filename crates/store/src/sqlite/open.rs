@@ -110,6 +110,7 @@ fn begin(place: &Place, worker: &Worker) -> Result<Opened, StoreError> {
         held.remove();
         return Err(failed_to_open(path)(error));
     }
+    sweep(&connection, &locks);
     Ok(Opened {
         connection,
         locks,
@@ -131,6 +132,23 @@ fn insert(connection: &Connection, worker: &Worker) -> rusqlite::Result<()> {
         worker.started_ms,
     ];
     connection.execute(sql, values).map(drop)
+}
+
+/// Removes the files of workers that died before their rows were written.
+fn sweep(connection: &Connection, locks: &WorkerLocks) {
+    // Listed first: a worker's row is younger than its file.
+    let files = locks.files();
+    let is_known = |worker: &WorkerId| -> rusqlite::Result<bool> {
+        let mut find = connection.prepare_cached("SELECT 1 FROM worker WHERE id = ?1")?;
+        find.exists([worker])
+    };
+    for worker in files {
+        match is_known(&worker) {
+            Ok(true) => {}
+            Ok(false) => locks.forget(worker),
+            Err(error) => tracing::warn!(%error, "cannot tell whose a lock is"),
+        }
+    }
 }
 
 fn start(
@@ -246,4 +264,44 @@ fn failed_to_make(error: std::io::Error) -> StoreError {
 
 fn full(source: Source) -> StoreError {
     StoreError::DiskFull { source }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn options(folder: &Path, number: u128) -> Options {
+        let worker = Worker {
+            id: Uuid::from_u128(number).into(),
+            pid: 1,
+            pid_start: 1,
+            boot_id: "boot".to_owned(),
+            host: "host".to_owned(),
+            endpoint: None,
+            kind: "test".to_owned(),
+            started_ms: 0,
+        };
+        Options::new(folder.join("lanes.db"), worker)
+    }
+
+    #[test]
+    fn an_open_removes_the_locks_of_workers_that_died_before_they_had_a_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = SqliteStore::open(options(folder.path(), 1)).unwrap();
+        let locks = WorkerLocks::beside(&folder.path().join("lanes.db")).unwrap();
+        let worker = |number| WorkerId::from(Uuid::from_u128(number));
+        drop(locks.hold(worker(2)).unwrap());
+        let opening = locks.hold(worker(3)).unwrap();
+        // Dead, but known: its lanes may have to be recovered.
+        drop(SqliteStore::open(options(folder.path(), 4)).unwrap());
+        std::fs::write(folder.path().join("lanes.db.workers/note"), "").unwrap();
+        let second = SqliteStore::open(options(folder.path(), 5)).unwrap();
+        let mut left = locks.files();
+        left.sort();
+        assert_eq!(left, [1, 3, 4, 5].map(worker));
+        assert!(folder.path().join("lanes.db.workers/note").exists());
+        drop((first, second, opening));
+    }
 }

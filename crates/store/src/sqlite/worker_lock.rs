@@ -5,15 +5,21 @@
 //! was deleted. The system frees the lock with the last process that holds the descriptor, however
 //! that process ends, so there is no timer, no lease and no mistaken process id.
 //!
+//! A file is removed only under its exclusive lock, and whoever has locked a new file looks
+//! whether it is still the one of that name: so a file that has just been made may be taken for a
+//! dead worker's, and yet nobody goes on with a lock on a file that was removed.
+//!
 //! What becomes of a dead worker's lanes is decided by recovery.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::ids::WorkerId;
@@ -45,18 +51,40 @@ impl WorkerLocks {
         let Some(path) = self.path(worker) else {
             return Ok(HeldLock { file: None });
         };
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        let file = made.map_err(StoreError::failed("make the worker's lock"))?;
-        // Nobody else can hold it: nobody knows the worker before its row is written.
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(StoreError::failed("take the worker's lock"))?;
-        Ok(HeldLock {
-            file: Some((file, path)),
-        })
+        loop {
+            let made = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path);
+            let file = made.map_err(StoreError::failed("make the worker's lock"))?;
+            // Waits for nobody but one who sweeps up, for a moment: nobody else knows the worker
+            // before its row is written.
+            loop {
+                match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                    Err(Errno::INTR) => {}
+                    locked => {
+                        break locked.map_err(StoreError::failed("take the worker's lock"))?;
+                    }
+                }
+            }
+            if is_at(&file, &path) {
+                let file = Some((file, path));
+                return Ok(HeldLock { file });
+            }
+        }
+    }
+
+    /// The workers that have files.
+    pub(super) fn files(&self) -> Vec<WorkerId> {
+        let Self::Folder(folder) = self else {
+            return Vec::new();
+        };
+        let listed = fs::read_dir(folder);
+        let listed = listed.inspect_err(|error| tracing::warn!(%error, "cannot list the locks"));
+        let names = listed.into_iter().flatten().flatten();
+        let ids = names.filter_map(|entry| entry.file_name().to_str()?.parse::<Uuid>().ok());
+        ids.map(WorkerId::from).collect()
     }
 
     /// Whether a worker can never write again.
@@ -83,12 +111,16 @@ impl WorkerLocks {
         }
     }
 
-    /// Removes the file of a worker whose row was deleted, unless that worker lives after all.
+    /// Removes the file of a worker that has no row, unless that worker lives after all.
     pub(super) fn forget(&self, worker: WorkerId) {
         let Some(path) = self.path(worker) else {
             return;
         };
-        if !self.is_dead(worker) {
+        let Ok(file) = File::open(&path) else {
+            return;
+        };
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if locked.is_err() || !is_at(&file, &path) {
             return;
         }
         match fs::remove_file(path) {
@@ -105,6 +137,14 @@ impl WorkerLocks {
             Self::Alone => None,
         }
     }
+}
+
+/// Whether this is the file of that name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let which = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let there = fs::metadata(path).map(which);
+    let ours = file.metadata().map(which);
+    matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
 }
 
 /// The lock of this worker; others take it for dead from its drop on.
@@ -127,8 +167,6 @@ impl HeldLock {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     fn worker(number: u128) -> WorkerId {
@@ -152,5 +190,30 @@ mod tests {
         locks.forget(worker(1));
         locks.hold(worker(1)).unwrap().remove();
         assert!(locks.hold(worker(1)).is_ok(), "removed files leave nothing");
+    }
+
+    #[test]
+    fn a_new_lock_outlives_those_who_sweep_up_at_the_same_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = WorkerLocks::beside(&folder.path().join("db")).unwrap();
+        let (begin, begun) = std::sync::mpsc::sync_channel(0);
+        let sweeping = locks.clone();
+        let sweeper = std::thread::spawn(move || {
+            for number in begun {
+                for _ in 0..20 {
+                    sweeping.forget(worker(number));
+                }
+            }
+        });
+        for number in 1..=200 {
+            begin.send(number).unwrap();
+            let held = locks.hold(worker(number)).unwrap();
+            assert!(locks.path(worker(number)).unwrap().exists());
+            assert!(!locks.is_dead(worker(number)));
+            held.remove();
+        }
+        drop(begin);
+        sweeper.join().unwrap();
+        assert!(locks.files().is_empty());
     }
 }
