@@ -41,7 +41,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    fn of(error: rusqlite::Error) -> Self {
+    pub(super) fn of(error: rusqlite::Error) -> Self {
         let code = error.sqlite_error_code();
         let source: Source = Arc::new(error);
         match code {

@@ -4,12 +4,15 @@
 //! 4 MiB on a thread of its own copies it into the database while the writer goes on. Only when
 //! that never catches up, because there is no moment without a commit, the writer does it itself
 //! between two batches; a log that is copied whole starts again at its beginning.
+//!
+//! After a sync that failed, the log may have holes that only a loss of power shows; then it is
+//! emptied before anything is built on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rusqlite::Connection;
 use rusqlite::hooks::Wal;
+use rusqlite::{Connection, ffi};
 
 use crate::sqlite::Shared;
 use crate::sqlite::waiting::{Taken, Waiting};
@@ -79,14 +82,17 @@ impl LogWatch {
 /// Copies the log whenever it is asked to, until the queue is closed.
 pub(super) fn run(connection: &Connection, asked: &Waiting<()>, shared: &Shared) {
     while let Taken::Jobs(_) = asked.take(1, None) {
-        copy_log(connection, shared);
+        // A sync of the log that fails here fails on the writer's descriptor as well: the system
+        // tells every one that was open.
+        let _ = copy_log(connection, shared);
     }
 }
 
 /// Copies as much of the log as no reader and no other process stands in the way of.
 ///
-/// A failure changes nothing and is not lost: the log stays, and its growth asks again.
-pub(super) fn copy_log(connection: &Connection, shared: &Shared) {
+/// A failure changes nothing and is not lost: the log stays, and its growth asks again. But what
+/// is in the log may then not be on the disk.
+pub(super) fn copy_log(connection: &Connection, shared: &Shared) -> rusqlite::Result<()> {
     let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
     });
@@ -95,8 +101,23 @@ pub(super) fn copy_log(connection: &Connection, shared: &Shared) {
             shared.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
             tracing::trace!(log_pages, copied_pages, "checkpoint");
         }
-        Err(error) => tracing::warn!(%error, "the log could not be copied into the database"),
+        Err(ref error) => tracing::warn!(%error, "the log could not be copied into the database"),
     }
+    copied.map(drop)
+}
+
+/// Copies all of the log into the database, syncs that, and cuts the log to nothing; or fails, and
+/// the log is still needed.
+///
+/// Waits for readers, of all processes, as long as a connection waits for anybody.
+pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
+    let in_the_way: i64 =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if in_the_way != 0 {
+        let busy = ffi::Error::new(ffi::SQLITE_BUSY);
+        return Err(rusqlite::Error::SqliteFailure(busy, None));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,6 +6,12 @@
 //! replaced by a new one before it is closed, so that SQLite never reads the log afresh and finds
 //! a commit in it that nobody was told about.
 //!
+//! After a sync that failed, the system may hold pages of the log for written that are not on the
+//! disk: visible commits before it, which a later sync would not write again. A durable commit
+//! behind such a hole would be lost with the machine, since the log is read up to the first hole.
+//! So nothing is committed after an error before the log was copied home and emptied, which writes
+//! everything anew and elsewhere. That takes the refused commit out of the log as well.
+//!
 //! Theory of operation: the thread takes everything that waits, at most `BATCH_MAX` operations,
 //! without waiting for more; while nothing waits it looks every 200 ms whether another process
 //! committed and whether the disk is free again. It ends when the queue is closed and empty: then
@@ -49,6 +55,8 @@ pub(super) struct Writer {
     connection: Connection,
     // What the connection is set to; unknown when it is new.
     level: Option<Level>,
+    // What the log holds may not be on the disk although it was synced.
+    log_has_holes: bool,
     data_version: Option<i64>,
     disk: Disk,
     strikes: Strikes,
@@ -75,6 +83,7 @@ impl Writer {
             place,
             connection,
             level: None,
+            log_has_holes: false,
             data_version,
             disk,
             strikes: Strikes::default(),
@@ -124,7 +133,10 @@ impl Writer {
             Due::Nothing => {}
             // Asked already is as good.
             Due::Ask => drop(self.checkpoints.push((), Some(1))),
-            Due::Here => checkpoint::copy_log(&self.connection, &self.shared),
+            Due::Here => {
+                let copied = checkpoint::copy_log(&self.connection, &self.shared);
+                self.log_has_holes |= copied.is_err();
+            }
         }
         settled.left
     }
@@ -140,6 +152,8 @@ impl Writer {
             match trouble {
                 Trouble::Spoiled(index, error) => batch.refuse_one(index, error),
                 Trouble::Full(source) => {
+                    // Only a sync or the shared memory fails like this.
+                    self.log_has_holes |= is_io(&source);
                     let again = self.disk.found_full(source.clone());
                     self.tell_health();
                     if again {
@@ -162,6 +176,7 @@ impl Writer {
 
     fn attempt(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
         let (level, operations) = (batch.level(), batch.to_run());
+        self.close_holes().map_err(Trouble::of)?;
         if self.level != Some(level) {
             let word = match level {
                 Level::Durable => "FULL",
@@ -186,6 +201,15 @@ impl Writer {
         }
     }
 
+    /// Empties the log if it may have holes.
+    fn close_holes(&mut self) -> rusqlite::Result<()> {
+        if self.log_has_holes {
+            checkpoint::empty_log(&self.connection)?;
+            self.log_has_holes = false;
+        }
+        Ok(())
+    }
+
     /// Replaces the connection after an error, and stops writing when that happens too often.
     fn broken(&mut self, source: &Source) {
         tracing::error!(error = %source, "a transaction failed and was refused");
@@ -204,12 +228,23 @@ impl Writer {
         });
         match opened {
             Ok(connection) => {
+                // The old one is closed here and not before. A connection that closes as the last
+                // one lets go of the shared memory, and when it cannot empty the log, the next one
+                // reads the refused commit out of it. No test can tell: the checkpoint thread's
+                // connection has read the schema when it was set up and keeps the shared memory
+                // as long as we write. The order makes us independent of that.
                 self.connection = connection;
                 self.level = None;
                 self.data_version = None;
             }
             // The old one is without a transaction and may still do.
             Err(error) => tracing::error!(%error, "the database cannot be opened again"),
+        }
+        self.log_has_holes = true;
+        // At once, while the system still remembers what it did not write; else the next batch
+        // tries again before it does anything.
+        if let Err(error) = self.close_holes() {
+            tracing::error!(%error, "the log cannot be emptied");
         }
     }
 

@@ -1,131 +1,131 @@
 //! Every write and every sync of a fixed script fails once, in a process of its own.
 //!
-//! The child is this test binary with a library preloaded that lets the n-th call fail. It says
-//! what was acknowledged and what was refused, and whether anything refused can be seen; the
-//! parent compares that with what the database holds afterwards.
+//! The child is this test binary with a library preloaded that lets the n-th call fail; one child
+//! goes through many n, each in a folder of its own, until a run has fewer calls than n. It writes
+//! down what was acknowledged and what was refused; the parent compares that with what the
+//! database holds afterwards.
+//!
+//! A script has acts, so that not all of it is run again for each n: an act begins with a copy of
+//! the database that those before it have left where nothing failed.
 
+mod acts;
+mod disk;
+mod notes;
+mod operations;
+mod player;
+
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::*;
+use crate::store::Store;
 
-/// Set in the child: the folder of the database.
+/// Set in the child: the folder of the runs.
 const FOLDER: &str = "TURNLANE_FAULT_FOLDER";
 
-/// Set in the child: how it ends, `close`, `close-when-refused` or `kill`.
-const END: &str = "TURNLANE_FAULT_END";
+/// Set in the child: what it does there, see [`Fault::task`].
+const TASK: &str = "TURNLANE_FAULT_TASK";
 
 /// How many children run at the same time.
-const CHILDREN: usize = 4;
+const CHILDREN: usize = 2;
 
-/// An operation of two rows that are there together or not at all.
-fn pair(store: &SqliteStore, op: Op, name: &str) -> Work<()> {
-    let name = name.to_owned();
-    store.write(op, move |db| {
-        for half in 1..=2 {
-            let sql = "INSERT INTO note(text, body) VALUES (?1 || ':' || ?2, zeroblob(3000))";
-            let values = rusqlite::params![name, half];
-            db.connection.execute(sql, values).map_err(noting)?;
-        }
-        Ok(())
-    })
+/// How long one child may take for all its runs, on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Which calls of which script fail, and how.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    /// `notes` or `operations`.
+    script: &'static str,
+    /// `writes` or `syncs`.
+    calls: &'static str,
+    /// See the library.
+    mode: &'static str,
+    errno: Errno,
+    /// How a run ends: `close`, `kill`, or at once when something is refused, which is
+    /// `close-when-refused` or `kill-when-refused`.
+    end: &'static str,
 }
 
-/// How many rows of an operation are there.
-async fn halves(store: &SqliteStore, name: &str) -> usize {
-    let start = format!("{name}:");
-    let notes = notes(store).await;
-    notes.iter().filter(|note| note.starts_with(&start)).count()
-}
-
-#[expect(clippy::print_stdout, reason = "the parent reads it")]
-fn say(word: &str, name: &str) {
-    println!("{word} {name}");
-}
-
-/// Opens, again if need be: only one call fails.
-async fn open_in_spite(folder: &Path) -> SqliteStore {
-    for number in 1..=2 {
-        let mut options = options(folder, number);
-        options.free_again_bytes = u64::MAX;
-        let store = match SqliteStore::open(options) {
-            Ok(store) => store,
-            Err(error) => {
-                say("NOT-OPENED", &format!("{error:?}"));
-                continue;
-            }
-        };
-        let table = |db: &Db<'_>| db.connection.execute_batch(NOTES).map_err(noting);
-        if store.write(KEPT, table).await.is_err() {
-            store.write(KEPT, table).await.unwrap();
-        }
-        return store;
+impl Fault {
+    /// The folder of one run, which tells the library what to do.
+    fn run(self, folder: &Path, nth: u64) -> PathBuf {
+        let (calls, mode, errno) = (self.calls, self.mode, self.errno.raw_os_error());
+        folder.join(format!("fault.{calls}.{mode}.{errno}.{nth}"))
     }
-    panic!("not opened twice, but only one call fails");
+
+    /// What a child does, as one text: it begins with a number.
+    fn task(self, act: usize, first: u64) -> String {
+        let errno = self.errno.raw_os_error();
+        let words = [self.script, self.calls, self.mode, self.end];
+        format!("{} {errno} {act} {first}", words.join(" "))
+    }
 }
 
-async fn answered(store: &SqliteStore, name: &str, end: Work<()>) -> bool {
-    let end = end.await;
-    match &end {
-        Ok(()) => say("ACK", name),
-        Err(error) => {
-            say("REFUSED", name);
-            say("BECAUSE", &format!("{error:?}"));
-            if halves(store, name).await > 0 {
-                say("VISIBLE", name);
-            }
-        }
-    }
-    end.is_ok()
+/// What a run writes down for the parent.
+struct Said {
+    file: fs::File,
+    run: PathBuf,
+    end: String,
 }
 
-/// The script. Names with `add` bring in new work, names with `end` record what happened.
-async fn script(folder: &Path) {
-    let store = open_in_spite(folder).await;
-    let how = std::env::var(END).unwrap_or_default();
-    let mut well = true;
-    for round in 0..4 {
-        let gate = Gate::hold(&store).await;
-        let names = [format!("add{round}"), format!("end{round}")];
-        let add = pair(&store, DURABLE, &names[0]);
-        let end = pair(&store, KEPT, &names[1]);
-        // The gate may share the fate of a batch.
-        let _ = gate.open.send(());
-        let _ = gate.end.await;
-        well &= answered(&store, &names[0], add).await;
-        well &= answered(&store, &names[1], end).await;
-        if !well && how == "close-when-refused" {
-            break;
-        }
-        let name = format!("quick-end{round}");
-        let quick = Op {
-            level: Level::Visible,
-            ..KEPT
-        };
-        let end = pair(&store, quick, &name);
-        well &= answered(&store, &name, end).await;
-        if !well && how == "close-when-refused" {
-            break;
-        }
+impl Said {
+    fn begin(run: PathBuf, end: &str) -> Self {
+        fs::create_dir(&run).unwrap();
+        let file = fs::File::create(run.join("said")).unwrap();
+        let end = end.to_owned();
+        Self { file, run, end }
     }
-    if well || how != "close-when-refused" {
-        finish(&store).await;
+
+    fn say(&self, line: &str) {
+        writeln!(&self.file, "{line}").unwrap();
     }
-    if how == "kill" {
+
+    fn kill(&self) -> ! {
+        self.say("KILLED");
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+        unreachable!("killed")
     }
-    let close = store.shut_down(|_| Ok(())).await;
-    say("CLOSED", &format!("{close:?}"));
-}
 
-/// The store is still of use.
-async fn finish(store: &SqliteStore) {
-    let usable = answered(store, "last-end", pair(store, KEPT, "last-end")).await
-        || answered(store, "very-last-end", pair(store, KEPT, "very-last-end")).await;
-    assert!(usable, "the store is usable after one failed call");
+    /// Something was refused: the run may end here.
+    fn refused(&self) {
+        if self.end == "kill-when-refused" {
+            self.kill();
+        }
+    }
+
+    /// Begins with the empty database, on the disk that is kept for a loss of power as well.
+    fn copy_template(&self) {
+        let template = self.run.parent().unwrap().join("template/lanes.db");
+        fs::copy(&template, self.run.join("lanes.db")).unwrap();
+        if self.end == "kill" {
+            fs::create_dir(self.run.join("disk")).unwrap();
+            fs::copy(&template, self.run.join("disk/lanes.db")).unwrap();
+        }
+    }
+
+    /// Opens, again if need be: at most two calls fail. Nothing that is full is ever free again.
+    fn open(&self) -> SqliteStore {
+        for number in 1..=3 {
+            let mut options = options(&self.run, number);
+            options.free_again_bytes = u64::MAX;
+            options.readers = 1;
+            match SqliteStore::open(options) {
+                Ok(store) => {
+                    self.say(&format!("OPENED {number}"));
+                    return store;
+                }
+                Err(error) => self.say(&format!("NOT-OPENED {error:?}")),
+            }
+        }
+        panic!("not opened, but at most two calls fail");
+    }
 }
 
 /// Does nothing unless it is the child.
@@ -134,19 +134,32 @@ async fn the_child_follows_the_script() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
-    // Ends the line that the test runner has begun.
-    say("", "");
-    script(Path::new(&folder)).await;
-    say("DONE", "");
-}
-
-/// Which calls fail, and how.
-#[derive(Clone, Copy, Debug)]
-struct Fault {
-    calls: &'static str,
-    mode: &'static str,
-    errno: Errno,
-    end: &'static str,
+    let task = std::env::var(TASK).unwrap();
+    let words: Vec<&str> = task.split(' ').collect();
+    let [script, calls, mode, end, errno, act, first] = words[..] else {
+        panic!("{task}");
+    };
+    let act = act.parse().unwrap();
+    for nth in first.parse().unwrap().. {
+        let nth: u64 = nth;
+        let run = Path::new(&folder).join(format!("fault.{calls}.{mode}.{errno}.{nth}"));
+        let said = Said::begin(run.clone(), end);
+        match script {
+            "notes" => notes::script(&said, act).await,
+            "operations" => operations::script(&said, act).await,
+            "disk" => disk::script(&said).await,
+            other => panic!("{other}"),
+        }
+        if end == "kill" {
+            said.kill();
+        }
+        // Many runs would need much room.
+        let _ = fs::remove_file(run.join("lanes.db.ballast"));
+        said.say("DONE");
+        if !run.join("fired").exists() || script == "disk" {
+            break;
+        }
+    }
 }
 
 /// The preloaded library, or nothing when there is no C compiler.
@@ -158,7 +171,7 @@ async fn shim(folder: &Path) -> Option<PathBuf> {
         .args(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
         .args([library.as_os_str(), source.as_os_str(), "-ldl".as_ref()])
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let compiled = TestProcess::run(compiler, DEADLINE).await.unwrap();
+    let compiled = TestProcess::run(compiler, PATIENCE).await.unwrap();
     match compiled.status.code() {
         Some(0) => Some(library),
         Some(127) => {
@@ -169,162 +182,89 @@ async fn shim(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Runs the child, with its n-th call failing unless n is 0; what it said, and how many calls
-/// were counted if it was not killed.
-async fn run_child(shim: &Path, folder: &Path, fault: Fault, nth: u64) -> (String, Option<u64>) {
-    let count = folder.join("count");
+/// Makes the database that the runs begin with: an empty one, after these acts.
+async fn make_template(folder: &Path, acts: Range<usize>) {
+    let template = folder.join("template");
+    fs::create_dir_all(&template).unwrap();
+    for act in std::iter::once(None).chain(acts.map(Some)) {
+        let number = 1_000 + act.map_or(0, |act| act as u128 + 1);
+        let store = SqliteStore::open(options(&template, number)).unwrap();
+        if let Some(act) = act {
+            acts::play(act, &mut player::Player::sure(&store)).await;
+        }
+        Store::close(&store).await.unwrap();
+    }
+    fs::remove_file(template.join("lanes.db.ballast")).unwrap();
+}
+
+/// Runs a child from this n on; it ends well or is killed.
+async fn child(shim: &Path, folder: &Path, fault: Fault, act: usize, first: u64) {
     let child = ProcessSpec::new(std::env::current_exe().unwrap())
         .args(["sqlite::tests::faults::the_child_follows_the_script"])
         .args(["--exact", "--nocapture"])
         .env(FOLDER, folder)
-        .env(END, fault.end)
-        .env("LD_PRELOAD", shim)
-        .env("FAULT_PREFIX", folder.join("lanes.db"))
-        .env("FAULT_CALLS", fault.calls)
-        .env("FAULT_MODE", fault.mode)
-        .env("FAULT_ERRNO", fault.errno.raw_os_error().to_string())
-        .env("FAULT_NTH", nth.to_string())
-        .env("FAULT_COUNT", &count);
-    let output = TestProcess::run(child, DEADLINE).await.unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let killed = fault.end == "kill" && output.status.code().is_none();
+        .env(TASK, fault.task(act, first))
+        .env("LD_PRELOAD", shim);
+    let output = TestProcess::run(child, PATIENCE).await.unwrap();
+    let killed = fault.end.starts_with("kill") && output.status.code().is_none();
     assert!(
-        killed || said.contains("DONE"),
-        "{fault:?} {nth}: {said}\n{}",
+        killed || output.status.success(),
+        "{fault:?} in act {act} from {first}:\n{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
         output.stderr_tail
     );
-    let count = std::fs::read_to_string(count).ok();
-    (said, count.map(|count| count.trim().parse().unwrap()))
 }
 
-/// Compares what the child said with what is there.
-async fn check(folder: &Path, fault: Fault, nth: u64, said: &str) {
-    let store = SqliteStore::open(options(folder, 99)).unwrap();
-    for line in said.lines() {
-        let context = || format!("{fault:?}, call {nth}, {line}:\n{said}");
-        let (word, name) = line.split_once(' ').unwrap_or((line, ""));
-        match word {
-            "ACK" => {
-                assert_eq!(halves(&store, name).await, 2, "lost: {}", context());
+/// Runs and checks an act with each call failing in turn; how many there were.
+async fn every_call_of(shim: PathBuf, folder: PathBuf, fault: Fault, act: usize) -> u64 {
+    let before = match fault.script {
+        "operations" => 0..act,
+        _ => 0..0,
+    };
+    make_template(&folder, before).await;
+    let mut known = operations::Known::default();
+    let mut nth = 1;
+    loop {
+        child(&shim, &folder, fault, act, nth).await;
+        let begun = nth;
+        while let run = fault.run(&folder, nth)
+            && let Ok(said) = fs::read_to_string(run.join("said"))
+        {
+            let context = format!("{fault:?}, act {act}, call {nth}:\n{said}");
+            match fault.script {
+                "notes" => notes::check(&run, fault, &said, &context).await,
+                _ => operations::check(&run, (fault, act), &said, &context, &mut known).await,
             }
-            "REFUSED" => {
-                let found = halves(&store, name).await;
-                // After a kill a refused operation may be found, but whole.
-                let allowed = found == 0 || found == 2 && fault.end == "kill";
-                assert!(allowed, "found {found} halves: {}", context());
-                let kept = fault.errno == Errno::NOSPC && name.contains("end");
-                assert!(!kept, "an end was not recorded: {}", context());
+            let had = run.join("fired").exists();
+            fs::remove_dir_all(run).unwrap();
+            if !had {
+                return nth - 1;
             }
-            "VISIBLE" => panic!("a refused operation could be seen: {}", context()),
-            _ => {}
+            nth += 1;
         }
+        assert!(nth > begun, "{fault:?}: no run from {begun} on");
     }
-    let answered = said.contains("\nACK") || said.contains("\nREFUSED");
-    assert!(answered, "{fault:?}, call {nth}:\n{said}");
-    let sound: Work<String> = store.read("check the database", |db| {
-        let check = db
-            .connection
-            .query_row("PRAGMA integrity_check", [], |row| row.get(0));
-        check.map_err(noting)
-    });
-    assert_eq!(sound.await.unwrap(), "ok");
 }
 
 /// Runs the script with each call failing in turn.
-async fn every_call(fault: Fault) {
+#[expect(clippy::print_stdout, reason = "how much was tried is worth knowing")]
+async fn every_call(fault: Fault, acts: Range<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let Some(shim) = shim(folder.path()).await else {
         return;
     };
-    let whole = tempfile::tempdir().unwrap();
-    let unharmed = Fault {
-        end: "close",
-        ..fault
-    };
-    let (said, count) = run_child(&shim, whole.path(), unharmed, 0).await;
-    assert!(!said.contains("REFUSED"), "{said}");
-    let count = count.unwrap();
-    assert!(count > 5, "the calls are seen: {count}");
     let mut running = tokio::task::JoinSet::new();
-    for nth in 1..=count {
+    let mut failed = 0;
+    for act in acts {
         if running.len() == CHILDREN {
-            running.join_next().await.unwrap().unwrap();
+            failed += running.join_next().await.unwrap().unwrap();
         }
-        let shim = shim.clone();
-        running.spawn(async move {
-            let folder = tempfile::tempdir().unwrap();
-            let (said, _) = run_child(&shim, folder.path(), fault, nth).await;
-            check(folder.path(), fault, nth, &said).await;
-        });
+        let folder = folder.path().join(format!("act-{act}"));
+        running.spawn(every_call_of(shim.clone(), folder, fault, act));
     }
     while let Some(end) = running.join_next().await {
-        end.unwrap();
+        failed += end.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_sync_that_fails_refuses_its_operations_for_good() {
-    every_call(Fault {
-        calls: "syncs",
-        mode: "once",
-        errno: Errno::IO,
-        end: "close",
-    })
-    .await;
-}
-
-/// Nothing is written behind the refused operations that could hide them in the log.
-#[tokio::test]
-async fn a_sync_that_fails_before_a_close_leaves_nothing_behind() {
-    every_call(Fault {
-        calls: "syncs",
-        mode: "once",
-        errno: Errno::IO,
-        end: "close-when-refused",
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_sync_that_fails_before_a_kill_leaves_operations_whole() {
-    every_call(Fault {
-        calls: "syncs",
-        mode: "once",
-        errno: Errno::IO,
-        end: "kill",
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_write_that_fails_refuses_its_operations_for_good() {
-    every_call(Fault {
-        calls: "writes",
-        mode: "once",
-        errno: Errno::IO,
-        end: "close",
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_write_that_finds_no_room_once_refuses_only_new_work() {
-    every_call(Fault {
-        calls: "writes",
-        mode: "once",
-        errno: Errno::NOSPC,
-        end: "close",
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_disk_that_is_full_until_the_ballast_is_gone_refuses_only_new_work() {
-    every_call(Fault {
-        calls: "writes",
-        mode: "sticky",
-        errno: Errno::NOSPC,
-        end: "kill",
-    })
-    .await;
+    println!("{failed} calls failed in turn: {fault:?}");
+    assert!(failed > 5, "the calls are seen: {failed}");
 }
