@@ -212,7 +212,7 @@ pub(super) fn connect(place: &Place, purpose: Purpose) -> rusqlite::Result<Conne
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // A prepared statement stays prepared whatever is bound to it; otherwise those that a partial
-    // index might serve are parsed and planned anew at nearly every use.
+    // index might serve are parsed and planned anew at nearly every use, which costs more than they do.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // What a statement may have to take back is kept in memory: on a full disk there is no place.

@@ -6,6 +6,7 @@
 mod commit;
 #[cfg(feature = "crash-points")]
 mod crashes;
+mod depth;
 mod faults;
 mod life;
 mod refused;
