@@ -20,8 +20,9 @@ use crate::sqlite::waiting::{Taken, Waiting};
 /// From here on the log is copied: 4 MiB in pages of 4 KiB.
 const LOG_PAGES: u64 = 1_024;
 
-/// From here on the writer does it: 64 MiB.
-const LOG_PAGES_MANY: u64 = 16 * LOG_PAGES;
+/// From here on the writer does it: 16 MiB. A log that still grows costs every sync a write of the
+/// file's size; one that began again does not.
+const LOG_PAGES_MANY: u64 = 4 * LOG_PAGES;
 
 /// How much the log grows before anybody tries again; a long read may stand in the way.
 const LOG_PAGES_MORE: u64 = LOG_PAGES / 4;
