@@ -1,0 +1,58 @@
+//! The physical limit: 4 KiB written and synced, one after the other, by one thread.
+//!
+//! The invariant here: the file has its size before the first measured write, as a log that begins
+//! again at its beginning has, so that a sync is data and nothing else.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::now;
+use crate::sample::Sample;
+
+const PAGE: usize = 4_096;
+const PAGES: u64 = 1_024;
+
+/// A file that is written to in a circle.
+pub(crate) struct Disk {
+    file: File,
+    at: u64,
+    sample: Sample,
+}
+
+impl Disk {
+    pub(crate) fn in_folder(folder: &Path) -> anyhow::Result<Self> {
+        let file = File::create(folder.join("limit"))?;
+        for page in 0..PAGES {
+            file.write_all_at(&[1; PAGE], page * PAGE as u64)?;
+        }
+        file.sync_all()?;
+        Ok(Self {
+            file,
+            at: 0,
+            sample: Sample::default(),
+        })
+    }
+
+    /// Writes and syncs for so long.
+    pub(crate) fn round(&mut self, length: Duration) -> anyhow::Result<()> {
+        let mut times = Vec::new();
+        let start = now();
+        while start.elapsed() < length {
+            let sent = now();
+            self.file
+                .write_all_at(&[2; PAGE], self.at % PAGES * PAGE as u64)?;
+            self.file.sync_data()?;
+            times.push(sent.elapsed());
+            self.at += 1;
+        }
+        self.sample.add(times, start.elapsed());
+        Ok(())
+    }
+
+    /// All rounds so far.
+    pub(crate) fn sample(&self) -> &Sample {
+        &self.sample
+    }
+}

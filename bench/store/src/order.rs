@@ -1,0 +1,71 @@
+//! Changing the order of a lane of 1,000 rows: all of it, and one row.
+//!
+//! The invariant here: each call changes something; the order is turned round, and the row that moves
+//! goes from one end to the middle and back.
+
+use std::time::Duration;
+
+use turnlane_store::Store as _;
+use turnlane_store::queue::{Move, MoveTo};
+
+use crate::disk::Disk;
+use crate::ours::{AT_MS, callers, fill, open, threads};
+use crate::sample::Sample;
+use crate::{ROUNDS, now, println};
+
+const ROWS: usize = 1_000;
+/// Calls of each kind in one round.
+const CALLS: usize = 30;
+const LENGTH: Duration = Duration::from_millis(200);
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let runtime = callers()?;
+    let store = open(folder.path())?;
+    let lane = runtime.block_on(threads(&store, 1))?[0];
+    let mut order = runtime.block_on(fill(&store, &[lane], ROWS))?;
+    let mut disk = Disk::in_folder(folder.path())?;
+    let (mut reorder, mut moved) = (Sample::default(), Sample::default());
+    for _ in 0..2 * ROUNDS {
+        disk.round(LENGTH)?;
+        let (mut times, start) = (Vec::new(), now());
+        for _ in 0..CALLS {
+            order.reverse();
+            let sent = now();
+            runtime.block_on(store.reorder(lane, order.clone(), AT_MS))?;
+            times.push(sent.elapsed());
+        }
+        reorder.add(times, start.elapsed());
+        let (mut times, start) = (Vec::new(), now());
+        for call in 0..CALLS {
+            let to = [MoveTo::Index(500), MoveTo::Index(0)][call % 2];
+            let to = Move {
+                thread: lane,
+                row: order[0],
+                to,
+                at_ms: AT_MS,
+            };
+            let sent = now();
+            runtime.block_on(store.move_row(to))?;
+            times.push(sent.elapsed());
+        }
+        moved.add(times, start.elapsed());
+    }
+    println("| in a lane of 1,000 rows | p50 ms | p99 ms | p50 ÷ fdatasync |");
+    println("| --- | ---: | ---: | ---: |");
+    let limit = disk.sample();
+    for (what, sample) in [
+        ("fdatasync", limit),
+        ("reorder all", &reorder),
+        ("move one", &moved),
+    ] {
+        let (p50, p99) = (sample.percentile(50), sample.percentile(99));
+        println(&format!(
+            "| {what} | {:.2} | {:.2} | {:.1} |",
+            p50 / 1e3,
+            p99 / 1e3,
+            p50 / limit.percentile(50)
+        ));
+    }
+    Ok(())
+}
