@@ -31,6 +31,10 @@ const BUSY: Duration = Duration::from_secs(5);
 /// More statements than the store has, so that each is prepared once per connection.
 const STATEMENTS: usize = 256;
 
+/// What the writing connection keeps of the database in memory: a full batch over as many lanes
+/// touches some 2,000 pages, and pages that do not fit are written twice.
+const WRITER_CACHE_KIB: i64 = 16 << 10;
+
 /// What a log that has grown is cut back to when it begins again.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
@@ -220,6 +224,10 @@ pub(super) fn connect(place: &Place, purpose: Purpose) -> rusqlite::Result<Conne
     let quietly = |_: &rusqlite::Row<'_>| Ok(());
     // The log is copied when we say so, not inside somebody's commit.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, quietly)?;
+    if purpose == Purpose::Write {
+        // Negative means KiB, not pages.
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    }
     if purpose != Purpose::Read {
         connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, quietly)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
