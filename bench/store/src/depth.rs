@@ -27,7 +27,7 @@ struct Filled {
     store: Arc<SqliteStore>,
     busy: Sample,
     real: Sample,
-    filled: Duration,
+    took: Duration,
     _folder: TempDir,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         println(&format!(
             "| {rows} | {} | {:.0} | {:.1} | {:.2} | {:.1} | {:.2} |",
             one.lanes.len(),
-            crate::sample::per_second(rows, one.filled),
+            crate::sample::per_second(rows, one.took),
             one.busy.percentile(50),
             one.busy.percentile(50) / busy,
             one.real.percentile(50),
@@ -72,7 +72,7 @@ async fn filled(lanes: usize, rows: usize) -> anyhow::Result<Filled> {
     Ok(Filled {
         lanes,
         rows,
-        filled: start.elapsed(),
+        took: start.elapsed(),
         store,
         busy: Sample::default(),
         real: Sample::default(),

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_runtime::{Handle, Subscriber};
 
@@ -15,7 +14,7 @@ use crate::disk::Disk;
 use crate::ours::callers;
 use crate::sample::{Sample, median, per_second};
 use crate::world::{self, Ear};
-use crate::{ROUNDS, now, println};
+use crate::{ROUNDS, cpu_time, now, println};
 
 /// Lanes, and turns of each in one round.
 const SHAPES: [(usize, usize); 2] = [(1, 300), (32, 40)];
@@ -126,9 +125,4 @@ async fn join(
 ) -> anyhow::Result<turnlane_runtime::SubscriberId> {
     let subscriber: Arc<dyn Subscriber> = Arc::clone(ear) as _;
     Ok(handle.subscribe(thread, subscriber, None).await?.0)
-}
-
-fn cpu_time() -> Duration {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(spent).unwrap_or_default()
 }

@@ -10,8 +10,8 @@ use turnlane_store::queue::{Move, MoveTo};
 
 use crate::disk::Disk;
 use crate::ours::{AT_MS, callers, fill, open, threads};
-use crate::sample::Sample;
-use crate::{ROUNDS, now, println};
+use crate::sample::{Sample, median};
+use crate::{ROUNDS, cpu_time, now, println};
 
 const ROWS: usize = 1_000;
 /// Calls of each kind in one round.
@@ -26,9 +26,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut order = runtime.block_on(fill(&store, &[lane], ROWS))?;
     let mut disk = Disk::in_folder(folder.path())?;
     let (mut reorder, mut moved) = (Sample::default(), Sample::default());
+    let (mut reorder_cpu, mut moved_cpu) = (Vec::new(), Vec::new());
     for _ in 0..2 * ROUNDS {
         disk.round(LENGTH)?;
-        let (mut times, start) = (Vec::new(), now());
+        let (mut times, start, cpu) = (Vec::new(), now(), cpu_time());
         for _ in 0..CALLS {
             order.reverse();
             let sent = now();
@@ -36,7 +37,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
             times.push(sent.elapsed());
         }
         reorder.add(times, start.elapsed());
-        let (mut times, start) = (Vec::new(), now());
+        reorder_cpu.push(per_call(cpu));
+        let (mut times, start, cpu) = (Vec::new(), now(), cpu_time());
         for call in 0..CALLS {
             let to = [MoveTo::Index(500), MoveTo::Index(0)][call % 2];
             let to = Move {
@@ -50,22 +52,33 @@ pub(crate) fn run() -> anyhow::Result<()> {
             times.push(sent.elapsed());
         }
         moved.add(times, start.elapsed());
+        moved_cpu.push(per_call(cpu));
     }
-    println("| in a lane of 1,000 rows | p50 ms | p99 ms | p50 ÷ fdatasync |");
-    println("| --- | ---: | ---: | ---: |");
+    println("| in a lane of 1,000 rows | p50 ms | p99 ms | p50 ÷ fdatasync | CPU ms |");
+    println("| --- | ---: | ---: | ---: | ---: |");
     let limit = disk.sample();
-    for (what, sample) in [
-        ("fdatasync", limit),
-        ("reorder all", &reorder),
-        ("move one", &moved),
+    for (what, sample, cpu) in [
+        ("fdatasync", limit, "–".to_owned()),
+        (
+            "reorder all",
+            &reorder,
+            format!("{:.2}", median(&reorder_cpu)),
+        ),
+        ("move one", &moved, format!("{:.2}", median(&moved_cpu))),
     ] {
         let (p50, p99) = (sample.percentile(50), sample.percentile(99));
         println(&format!(
-            "| {what} | {:.2} | {:.2} | {:.1} |",
+            "| {what} | {:.2} | {:.2} | {:.1} | {cpu} |",
             p50 / 1e3,
             p99 / 1e3,
             p50 / limit.percentile(50)
         ));
     }
     Ok(())
+}
+
+/// Milliseconds of CPU time per call since then, of the whole process.
+#[expect(clippy::cast_precision_loss, reason = "a small count")]
+fn per_call(since: Duration) -> f64 {
+    cpu_time().saturating_sub(since).as_secs_f64() * 1e3 / CALLS as f64
 }

@@ -3,6 +3,7 @@
 //! The invariant here: a row is as large as that of a short message, about 200 bytes of params, and
 //! so is the pool's.
 
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,13 +110,13 @@ pub(crate) fn append(thread: ThreadId) -> Append {
     }
 }
 
-/// Adds so many rows to each of the lanes, in turn; the rows in their order.
+/// Adds so many rows to each of the lanes, one lane after the other; the rows in their order.
 pub(crate) async fn fill(
     store: &SqliteStore,
     threads: &[ThreadId],
     rows: usize,
 ) -> anyhow::Result<Vec<RowId>> {
-    let mut lanes = threads.iter().cycle().take(threads.len() * rows);
+    let mut lanes = threads.iter().flat_map(|lane| iter::repeat_n(lane, rows));
     let mut added = Vec::new();
     loop {
         let some = lanes.by_ref().take(FILL_AT_ONCE);

@@ -18,7 +18,7 @@ use crate::ours::{AT_MS, next_id, params as row_params};
 const CONNECTIONS: usize = 5;
 /// As many as there are producers at most; a full queue is never met.
 const WAITING_MAX: usize = 1_024;
-const BUSY: Duration = Duration::from_secs(60);
+const BUSY: Duration = Duration::from_mins(1);
 
 const TABLE: &str = "
 CREATE TABLE queued_turn(thread_id TEXT NOT NULL, id TEXT NOT NULL, turn_id TEXT NOT NULL,
