@@ -60,6 +60,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the competitor has a database of its own"
+    )]
     pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join("pool.db");
         let (jobs, waiting) = mpsc::sync_channel(WAITING_MAX);

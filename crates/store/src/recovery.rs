@@ -55,7 +55,7 @@ pub struct Found<'a> {
 /// What becomes of a row that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How its turn ends, if it is in progress: interrupted, with this error.
+    /// What is noted on its turn, which ends interrupted if it is in progress.
     pub turn_error: Option<Json>,
     /// What becomes of the row.
     pub row: FoundFate,

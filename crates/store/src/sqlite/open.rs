@@ -202,6 +202,7 @@ fn spawn(
 }
 
 /// A connection with the settings the store relies on.
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
 pub(super) fn connect(place: &Place, purpose: Purpose) -> rusqlite::Result<Connection> {
     // A name is a path and never an address; each connection is used by one thread at a time.
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX

@@ -176,10 +176,11 @@ fn apply(
         }
     }
     let in_progress = turn.filter(|turn| turn.status == TurnStatus::InProgress);
-    if let (Some(turn), Some(error)) = (in_progress, &decision.turn_error) {
+    // Also without an error to note: no turn stays in progress that nobody runs.
+    if let Some(turn) = in_progress {
         let end = TurnEnd {
             status: TurnStatus::Interrupted,
-            error: Some(error.clone()),
+            error: decision.turn_error.clone(),
             usage: turn.usage.clone(),
             muted: turn.muted,
         };

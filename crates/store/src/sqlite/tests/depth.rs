@@ -36,10 +36,10 @@ impl Counted {
         let mut fixture = Fixture::new();
         fixture.connection = connect(&Place::Memory, Purpose::Write).unwrap();
         migrate::prepare(&fixture.connection, Path::new(":memory:")).unwrap();
-        for lane in LANE..LANE + lanes {
+        for lane in LANE..=lanes {
             fixture.create(lane);
         }
-        for lane in LANE..LANE + lanes {
+        for lane in LANE..=lanes {
             fill(&fixture.connection, lane, rows);
         }
         let steps = Arc::new(AtomicU64::new(0));

@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::*;
 
+#[expect(clippy::disallowed_methods, reason = "another program opens it")]
 fn foreign(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
