@@ -1,7 +1,7 @@
 //! Group commit: some operations as one transaction.
 //!
 //! The invariant here: an operation of the batch is answered with its value only after COMMIT has
-//! returned; each is in a savepoint, so one that is refused changes nothing and harms no other.
+//! returned; one that is refused changes nothing and harms no other.
 //! An attempt that meets trouble leaves no transaction behind, and the batch can be tried again.
 //!
 //! What trouble means for the store is decided by the writer.
@@ -38,6 +38,8 @@ pub(super) enum Trouble {
     Broken(Source),
     /// This operation took the transaction with it; the others are innocent.
     Spoiled(usize, StoreError),
+    /// An operation was refused after it had changed something, and nothing can take it back alone.
+    HalfDone,
 }
 
 impl Trouble {
@@ -87,6 +89,17 @@ pub(super) struct Batch {
     marks: Vec<oneshot::Sender<Result<(), StoreError>>>,
     // Belongs to the last entry.
     ended: Option<oneshot::Sender<()>>,
+    guard: Guard,
+}
+
+/// How an operation that is refused is kept from harming its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// Refusals come before the first change, nearly always; so nothing is kept to be taken back.
+    /// One that comes later has the batch run again.
+    Bare,
+    /// Each operation has a savepoint, which costs a copy of every page it changes.
+    Savepoints,
 }
 
 struct Entry {
@@ -103,6 +116,7 @@ impl Batch {
             entries: Vec::with_capacity(jobs.len()),
             marks: Vec::new(),
             ended: None,
+            guard: Guard::Bare,
         };
         for job in jobs {
             match job {
@@ -177,12 +191,21 @@ impl Batch {
         attempted
     }
 
+    /// From now on an operation that is refused half-way is taken back alone.
+    pub(super) fn use_savepoints(&mut self) {
+        self.guard = Guard::Savepoints;
+    }
+
     fn transaction(&mut self, db: &Db<'_>) -> Result<(), Trouble> {
         execute(db.connection, "BEGIN IMMEDIATE").map_err(Trouble::of)?;
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if entry.refused.is_none() {
                 entry.failed = None;
-                entry.failed = run_in_savepoint(db, index, entry.task.as_mut())?;
+                let task = entry.task.as_mut();
+                entry.failed = match self.guard {
+                    Guard::Bare => run_bare(db, index, task)?,
+                    Guard::Savepoints => run_in_savepoint(db, index, task)?,
+                };
             }
         }
         self.crash_point("before-commit");
@@ -219,6 +242,24 @@ impl Batch {
             crash::operation(entry.task.op().doing, side);
         }
     }
+}
+
+/// Runs one operation; `Some` when it was refused before it changed anything.
+fn run_bare(db: &Db<'_>, index: usize, task: &mut dyn Task) -> Result<Option<StoreError>, Trouble> {
+    let changes = db.connection.total_changes();
+    let Err(error) = task.run(db) else {
+        return Ok(None);
+    };
+    if let Some(trouble) = Trouble::behind(&error) {
+        return Err(trouble);
+    }
+    if db.connection.is_autocommit() {
+        return Err(Trouble::Spoiled(index, error));
+    }
+    if db.connection.total_changes() != changes {
+        return Err(Trouble::HalfDone);
+    }
+    Ok(Some(error))
 }
 
 /// Runs one operation; `Some` when it was refused and changed nothing.

@@ -7,6 +7,8 @@
 //!
 //! Who becomes the owner is decided in `owner` and `claim`.
 
+use std::cell::RefCell;
+
 use rusqlite::params;
 
 use super::Db;
@@ -37,6 +39,19 @@ pub(super) struct Lane {
     pub(super) revision: i64,
     pub(super) ready_ms: Option<i64>,
     pub(super) archived: bool,
+    /// The columns that indexes look at, as they are in the database.
+    stored: RefCell<Indexed>,
+}
+
+/// The columns of a lane that indexes look at. SQLite writes an index anew for every column that a
+/// statement names, whether it changes or not, so what has not changed is not named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Indexed {
+    active: Option<RowId>,
+    owner: Option<WorkerId>,
+    paused: Option<Paused>,
+    waiting: Option<Waiting>,
+    ready_ms: Option<i64>,
 }
 
 impl Lane {
@@ -64,25 +79,65 @@ impl Lane {
     fn read(db: &Db<'_>, thread: ThreadId) -> Result<Option<Self>, Fault> {
         first(db, include_str!("sql/lane.sql"), params![thread], |row| {
             let mut from = InOrder::of(row);
+            let thread = from.next()?;
+            let fence = from.next()?;
+            let active = from.next()?;
+            let owner = from.next()?;
+            let (depth, max_depth, next_pos) = (from.next()?, from.next()?, from.next()?);
+            let paused: Option<Paused> = from.next()?;
+            let waiting: Option<Waiting> = from.next()?;
+            let revision = from.next()?;
+            let ready_ms = from.next()?;
             Ok(Self {
-                thread: from.next()?,
-                fence: from.next()?,
-                active: from.next()?,
-                owner: from.next()?,
-                depth: from.next()?,
-                max_depth: from.next()?,
-                next_pos: from.next()?,
-                paused: from.next()?,
-                waiting: from.next()?,
-                revision: from.next()?,
-                ready_ms: from.next()?,
+                thread,
+                fence,
+                active,
+                owner,
+                depth,
+                max_depth,
+                next_pos,
+                revision,
+                ready_ms,
                 archived: from.next()?,
+                stored: RefCell::new(Indexed {
+                    active,
+                    owner,
+                    paused: paused.clone(),
+                    waiting: waiting.clone(),
+                    ready_ms,
+                }),
+                paused,
+                waiting,
             })
         })
     }
 
+    fn indexed(&self) -> Indexed {
+        Indexed {
+            active: self.active,
+            owner: self.owner,
+            paused: self.paused.clone(),
+            waiting: self.waiting.clone(),
+            ready_ms: self.ready_ms,
+        }
+    }
+
     /// Writes the lane back.
     pub(super) fn save(&self, db: &Db<'_>) -> Result<(), Fault> {
+        const COUNTS: &str = "UPDATE lane SET fence = ?2, depth = ?3, next_pos = ?4, revision = ?5 \
+             WHERE thread_id = ?1";
+        let indexed = self.indexed();
+        if *self.stored.borrow() == indexed {
+            let counts = params![
+                self.thread,
+                self.fence,
+                self.depth,
+                self.next_pos,
+                self.revision
+            ];
+            execute(db, COUNTS, counts)?;
+            return Ok(());
+        }
         execute(
             db,
             include_str!("sql/save_lane.sql"),
@@ -99,6 +154,7 @@ impl Lane {
                 self.ready_ms,
             ],
         )?;
+        self.stored.replace(indexed);
         Ok(())
     }
 

@@ -143,7 +143,8 @@ impl Writer {
 
     /// Tries until the batch is committed or everything in it is refused.
     fn carry_out(&mut self, batch: &mut Batch) {
-        // Each turn of the loop leaves fewer operations to run, or uses up the ballast.
+        // Each turn of the loop leaves fewer operations to run, uses up the ballast, or puts up the
+        // savepoints.
         while batch.to_run() > 0 {
             let trouble = match self.attempt(batch) {
                 Ok(()) => return,
@@ -151,6 +152,7 @@ impl Writer {
             };
             match trouble {
                 Trouble::Spoiled(index, error) => batch.refuse_one(index, error),
+                Trouble::HalfDone => batch.use_savepoints(),
                 Trouble::Full(source) => {
                     // Only a sync or the shared memory fails like this.
                     self.log_has_holes |= is_io(&source);

@@ -95,7 +95,9 @@ CREATE TABLE queued_turn(
   updated_ms INTEGER NOT NULL,
   ended_ms INTEGER,
   PRIMARY KEY(thread_id, id),
-  UNIQUE(thread_id, turn_id),
+  -- Led by the turn: its ids grow with time, so that rows added together to many lanes are neighbours
+  -- here and share a page. Deleting a thread goes by the primary key.
+  UNIQUE(turn_id, thread_id),
   CHECK((pos IS NOT NULL) = (state IN ('queued','blocked'))),
   CHECK((ended_ms IS NOT NULL) = (state IN ('done','dead','cancelled'))),
   CHECK(state <> 'blocked' OR failure IS NOT NULL)
