@@ -44,7 +44,7 @@ pub(super) fn to_head(
 ) -> Result<(), Fault> {
     // Not its own: a claim that is refused in its own transaction was never written.
     const SMALLEST: &str = "SELECT min(pos) FROM queued_turn \
-         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND id <> ?2";
+         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND pos IS NOT NULL AND id <> ?2";
     let others = params![lane.thread, row.id];
     let smallest: Option<i64> = single(db, SMALLEST, others, |row| row.get(0))?;
     row.position = Some(smallest.unwrap_or(lane.next_pos) - STEP);

@@ -141,7 +141,7 @@ fn set_position(
 /// The visible rows from the head on.
 fn in_order(db: &Db<'_>, thread: ThreadId) -> Result<Vec<RowId>, Fault> {
     const IN_ORDER: &str = "SELECT id FROM queued_turn \
-         WHERE thread_id = ?1 AND state IN ('queued','blocked') ORDER BY pos";
+         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND pos IS NOT NULL ORDER BY pos";
     all(db, IN_ORDER, params![thread], |row| row.get(0))
 }
 
@@ -171,9 +171,9 @@ fn around(
     index: u32,
 ) -> Result<(Option<i64>, Option<i64>), Fault> {
     const AROUND: &str = "SELECT pos FROM queued_turn WHERE thread_id = ?1 \
-         AND state IN ('queued','blocked') AND id <> ?2 ORDER BY pos LIMIT 2 OFFSET ?3";
+         AND state IN ('queued','blocked') AND pos IS NOT NULL AND id <> ?2 ORDER BY pos LIMIT 2 OFFSET ?3";
     const LAST: &str = "SELECT pos FROM queued_turn WHERE thread_id = ?1 \
-         AND state IN ('queued','blocked') AND id <> ?2 ORDER BY pos DESC LIMIT 1";
+         AND state IN ('queued','blocked') AND pos IS NOT NULL AND id <> ?2 ORDER BY pos DESC LIMIT 1";
     let Some(before) = index.checked_sub(1) else {
         let head = params![thread, moved.id, 0];
         return Ok((None, first(db, AROUND, head, |row| row.get(0))?));

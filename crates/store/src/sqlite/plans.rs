@@ -187,12 +187,12 @@ fn the_partial_indexes_find_what_they_were_made_for() {
     assert_uses(
         &fixture,
         "ORDER BY pos LIMIT 1",
-        "USING INDEX one_pos (thread_id=?)",
+        "USING INDEX one_pos (thread_id=? AND pos>?)",
     );
     assert_uses(
         &fixture,
         "SELECT min(pos)",
-        "USING INDEX one_pos (thread_id=?)",
+        "USING INDEX one_pos (thread_id=? AND pos>?)",
     );
     assert_uses(
         &fixture,

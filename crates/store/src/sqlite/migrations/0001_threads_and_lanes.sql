@@ -94,9 +94,9 @@ CREATE TABLE queued_turn(
   created_ms INTEGER NOT NULL,
   updated_ms INTEGER NOT NULL,
   ended_ms INTEGER,
-  PRIMARY KEY(thread_id, id),
-  -- Led by the turn: its ids grow with time, so that rows added together to many lanes are neighbours
-  -- here and share a page. Deleting a thread goes by the primary key.
+  -- Led by ids, which grow with time: rows that are added together to many lanes are neighbours here
+  -- and share their pages. Deleting a thread goes by `one_pos`.
+  PRIMARY KEY(id, thread_id),
   UNIQUE(turn_id, thread_id),
   CHECK((pos IS NOT NULL) = (state IN ('queued','blocked'))),
   CHECK((ended_ms IS NOT NULL) = (state IN ('done','dead','cancelled'))),
@@ -106,9 +106,8 @@ CREATE TABLE queued_turn(
 -- At most one row of a lane is under way, whoever asks.
 CREATE UNIQUE INDEX one_flight ON queued_turn(thread_id)
   WHERE state IN ('claimed','started','reconcile');
--- Also finds the head.
-CREATE UNIQUE INDEX one_pos ON queued_turn(thread_id, pos)
-  WHERE state IN ('queued','blocked');
+-- Also finds the head, and the rows of a thread that is deleted; only rows that wait have a position.
+CREATE UNIQUE INDEX one_pos ON queued_turn(thread_id, pos);
 CREATE UNIQUE INDEX one_key ON queued_turn(thread_id, dedupe)
   WHERE dedupe IS NOT NULL AND state NOT IN ('done','dead','cancelled');
 CREATE INDEX ended_key ON queued_turn(thread_id, dedupe)

@@ -168,6 +168,19 @@ fn a_lane_beside_100_others_with_1_000_rows_costs_what_one_alone_does() {
 }
 
 #[test]
+fn a_lane_with_10_000_ended_rows_costs_what_a_new_one_does() {
+    let new = Counted::new(1, 10).costs();
+    let old = Counted::new(1, 10_010);
+    let end =
+        "UPDATE queued_turn SET state = 'done', pos = NULL, ended_ms = 1 WHERE pos > 1024 * 10";
+    let ended = old.fixture.connection.execute(end, []).unwrap();
+    assert_eq!(ended, 10_000);
+    let count = "UPDATE lane SET depth = 10";
+    old.fixture.connection.execute(count, []).unwrap();
+    assert_as_cheap(&old.costs(), &new);
+}
+
+#[test]
 fn a_walk_over_the_rows_of_a_lane_would_be_counted() {
     let walk = |rows| {
         let counted = Counted::new(1, rows);
