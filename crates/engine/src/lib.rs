@@ -29,6 +29,7 @@
 //! #         context: vec![],
 //! #         engine_state: None,
 //! #         history: vec![],
+//! #         unrecorded: vec![],
 //! #         input: vec![UserInput::text(text)],
 //! #         item_id: Some("input".into()),
 //! #         settings: TurnSettings {

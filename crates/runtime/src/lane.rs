@@ -1,9 +1,9 @@
 //! The lane of a thread: one turn at a time, in order, from one durable queue.
 //!
-//! The rules are pure and stand in [`state`] (what happens next), [`fate`] (what becomes of a row
-//! whose turn has ended), [`recovery`] (what a dead worker left) and [`accept`] (from a row to its
-//! turn). The doing is in [`actor`], one task per loaded lane, with the running turn in [`turn`] and
-//! those who listen in [`subscribers`].
+//! The rules are pure and stand in [`state`] (what happens next), `fate` (what becomes of a row
+//! whose turn has ended), `recovery` (what a dead worker left) and `accept` (from a row to its
+//! turn). The doing is in `actor`, one task per loaded lane, with the running turn in `turn` and
+//! those who listen in `subscribers`.
 
 pub(crate) mod accept;
 pub(crate) mod actor;

@@ -3,7 +3,7 @@
 //! The invariant here: events carry everything a rule may depend on, the time included, and
 //! effects name everything that has to happen, in order. Items and deltas never appear here.
 //!
-//! The rules are in [`super::state`], the doing in [`super::actor`].
+//! The rules are in [`super::state`], the doing in `lane::actor`.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 //! back exactly once; nothing is claimed while somebody has stopped the queue, while it waits, or
 //! while a request that came before waits for the lane.
 //!
-//! Which way a row goes when its turn has ended is decided in [`super::fate`]; what a dead worker
-//! left is decided in [`super::recovery`]. The doing is in [`super::actor`].
+//! Which way a row goes when its turn has ended is decided in `lane::fate`; what a dead worker
+//! left is decided in `lane::recovery`. The doing is in `lane::actor`.
 //!
 //! Theory of operation: [`LaneState::apply`] takes one event and returns what has to be done, in
 //! order. Operations are submitted by effects and come back as [`Event::Committed`]; between the
