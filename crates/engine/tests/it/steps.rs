@@ -99,7 +99,7 @@ async fn a_command_is_durable_before_it_has_an_effect() {
         "\"exitCode\":2",
         "\"outcome\":\"exited\"",
         "\"aggregatedOutput\":\"a\\nb\\n\"",
-        "\"cwd\":\"/work\"",
+        "\"cwd\":\"/project\"",
     ] {
         assert!(of_call[5].contains(member), "{member} in {}", of_call[5]);
     }
@@ -120,7 +120,7 @@ async fn a_patch_shows_its_changes_and_the_diff_of_the_turn() {
     .await;
     let completed = lines(&seen, "completed");
     assert!(
-        completed[0].contains("\"path\":\"/work/a\""),
+        completed[0].contains("\"path\":\"/project/a\""),
         "{completed:?}"
     );
     assert!(

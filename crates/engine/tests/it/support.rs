@@ -57,7 +57,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
         settings: TurnSettings {
             model: "none".to_owned(),
             provider: "nobody".to_owned(),
-            cwd: "/work".to_owned(),
+            cwd: "/project".to_owned(),
             runtime_workspace_roots: Vec::new(),
             environments: None,
             config: Map::new(),

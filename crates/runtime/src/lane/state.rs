@@ -207,7 +207,7 @@ impl LaneState {
             Event::Steer { request, turn } => self.steer(request, turn, effects),
             Event::Interrupt { .. } => self.interrupt(now, event, effects),
             Event::Looked(look) => self.look = Some(look),
-            Event::Slot => self.slot_given(now, effects),
+            Event::Slot => self.slot_given(effects),
             Event::Hooked(verdict) => self.hooked(verdict, effects),
             Event::Committed(committed) => self.committed(now, committed, effects),
             Event::CloseSteer { waiting } => self.close_steer(waiting, effects),

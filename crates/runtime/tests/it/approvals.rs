@@ -46,7 +46,11 @@ async fn an_approval_waits_for_somebody_and_is_decided_once() {
     };
     decide(Decision::Accept).await.unwrap();
     let late = decide(Decision::Decline).await;
-    assert!(matches!(late, Err(Error::ApprovalNotFound)), "{late:?}");
+    assert!(matches!(late, Err(Error::ApprovalResolved)), "{late:?}");
+    let unknown = turnlane_protocol::ids::ApprovalId::at(1, [3; 10]);
+    let decision = Decision::Accept;
+    let never = world.handle.decide(thread, unknown, decision, None).await;
+    assert!(matches!(never, Err(Error::ApprovalNotFound)), "{never:?}");
     ear.hears("turn Completed", 1).await;
     assert_eq!(ear.said(), "did it");
     assert_eq!(open(&world).await, 0);

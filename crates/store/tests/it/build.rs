@@ -92,7 +92,7 @@ pub(crate) fn new_thread(name: &str) -> NewThread {
         settings: json("{\"model\":\"m\"}"),
         facts: json("{}"),
         name: None,
-        cwd: "/work".to_owned(),
+        cwd: "/project".to_owned(),
         source: "cli".to_owned(),
         provider: "local".to_owned(),
         parent: None,

@@ -4,8 +4,9 @@
 //! it too.
 
 use turnlane_engine::AcceptedSteer;
-use turnlane_protocol::ids::TurnId;
+use turnlane_protocol::ids::{ApprovalId, TurnId};
 use turnlane_protocol::input::UserInput;
+use turnlane_store::approval::ApprovalQuery;
 use turnlane_store::turn::TurnStatus;
 
 use super::Actor;
@@ -85,6 +86,24 @@ impl Actor {
             }
             (answer, _) => reply.send(Err(refusal(answer))),
         }
+    }
+
+    /// The approval does not wait: it was decided before, or never was.
+    pub(super) fn answer_closed_approval(&self, approval: ApprovalId, reply: Reply<()>) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let query = ApprovalQuery::One(approval.as_uuid().into());
+            // Flushed, since the decision before may still be on its way.
+            let known = match shared.store.flush().await {
+                Ok(()) => shared.store.approvals(query).await,
+                Err(error) => Err(error),
+            };
+            reply.send(Err(match known {
+                Ok(known) if known.is_empty() => Error::ApprovalNotFound,
+                Ok(_) => Error::ApprovalResolved,
+                Err(error) => error.into(),
+            }));
+        });
     }
 
     /// The turn does not run: whether that is well depends on what became of it.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnlane_protocol::approval::Decision;
+use turnlane_protocol::ids::ApprovalId;
 use turnlane_protocol::notification::Decider;
 
 use super::Actor;
 use super::answers::Pending;
 use super::results::Done;
-use crate::error::Error;
 use crate::ids;
-use crate::lane::approvals::{NO_ONE_ANSWERED, Patience};
+use crate::lane::approvals::{NO_ONE_ANSWERED, Open, Patience};
 use crate::lane::command::Command;
 use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow};
 
@@ -80,8 +80,12 @@ impl Actor {
                 reason,
                 reply,
             } => {
-                let answer = self.decide(approval, decision, by, reason);
-                reply.send(answer);
+                let Some(open) = self.open_approval(approval) else {
+                    self.answer_closed_approval(approval, reply);
+                    return;
+                };
+                self.resolve(open, decision, by, reason);
+                reply.send(Ok(()));
             }
             Command::Subscribe {
                 id,
@@ -96,6 +100,11 @@ impl Actor {
             }
             Command::Stop(how) => self.events.push_back(Event::Stop(how)),
         }
+    }
+
+    /// Takes an approval out that waits.
+    fn open_approval(&mut self, approval: ApprovalId) -> Option<Open> {
+        self.running.as_mut()?.approvals.take(approval)
     }
 
     /// The number of subscribers is another.
@@ -144,32 +153,12 @@ impl Actor {
     }
 
     pub(super) fn patience(&self) -> Patience {
-        let Patience {
-            attended,
-            unattended,
-        } = Patience {
-            attended: self.shared.options.approval_timeout,
-            unattended: self.shared.options.unattended_timeout,
-        };
         // Beyond this tokio's timers would not hold the time.
         let longest = Duration::from_hours(24 * 365);
+        let options = &self.shared.options;
         Patience {
-            attended: attended.min(longest),
-            unattended: unattended.min(longest),
+            attended: options.approval_timeout.min(longest),
+            unattended: options.unattended_timeout.min(longest),
         }
-    }
-
-    fn decide(
-        &mut self,
-        approval: turnlane_protocol::ids::ApprovalId,
-        decision: Decision,
-        by: Decider,
-        reason: Option<String>,
-    ) -> Result<(), Error> {
-        let running = self.running.as_mut().ok_or(Error::ApprovalNotFound)?;
-        let open = running.approvals.take(approval);
-        let open = open.ok_or(Error::ApprovalNotFound)?;
-        self.resolve(open, decision, by, reason);
-        Ok(())
     }
 }

@@ -64,7 +64,7 @@ impl LaneState {
     }
 
     /// A slot has come; it is used by [`Self::look_for_work`] or given back there.
-    pub(super) fn slot_given(&mut self, _now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn slot_given(&mut self, effects: &mut Vec<Effect>) {
         if self.slot != Slot::Asked {
             // Never asked for: somebody else's.
             effects.push(Effect::GiveSlot);

@@ -204,7 +204,7 @@ async fn threads_are_filtered_by_what_they_are(db: Db) {
         (
             ThreadQuery {
                 sources: texts("app"),
-                cwds: texts("/work"),
+                cwds: texts("/project"),
                 ..all()
             },
             vec![],
