@@ -1,0 +1,67 @@
+//! What the owner of a service decides, once.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::report::ContainmentKind;
+
+/// Options of a service; the defaults are those of the exec-server.
+pub struct Options {
+    /// The containment to use; the best one there is unless given. One that is asked for and not
+    /// there fails the start.
+    pub containment: Option<ContainmentKind>,
+    /// Where to make cgroups, instead of below the service's own.
+    pub cgroup_root: Option<PathBuf>,
+    /// The program and arguments that run the keeper. `None`: this program again, if it called
+    /// [`crate::keeper_hook`]; without either there is only `group`.
+    pub keeper: Option<Vec<OsString>>,
+    /// Descriptors the keeper holds open until everything has ended, e.g. a worker's lock.
+    pub hold: Vec<OwnedFd>,
+    /// Output kept of each process: 1/8 head, 7/8 tail.
+    pub retained_output_bytes_per_process: usize,
+    /// How long that is kept after a process closed.
+    pub retain_after_exit: Duration,
+    /// How much of it all closed processes may hold together; the oldest go first.
+    pub retained_bytes_max: usize,
+    /// Processes at once.
+    pub processes_max: usize,
+    /// SIGTERM to SIGKILL when the service stops.
+    pub shutdown_grace: Duration,
+    /// Names of variables children get from the service's own environment, besides the usual ones.
+    pub env_pass: Vec<String>,
+    /// Milliseconds since 1970.
+    pub now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            containment: None,
+            cgroup_root: None,
+            keeper: None,
+            hold: Vec::new(),
+            retained_output_bytes_per_process: 1024 * 1024,
+            retain_after_exit: Duration::from_secs(30),
+            retained_bytes_max: 256 * 1024 * 1024,
+            processes_max: 16_384,
+            shutdown_grace: Duration::from_secs(2),
+            env_pass: Vec::new(),
+            now_ms: Arc::new(wall_clock_ms),
+        }
+    }
+}
+
+/// The one place of this crate that looks at the wall clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the default of the clock that is passed in"
+)]
+fn wall_clock_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}
