@@ -40,6 +40,7 @@
 pub mod approval;
 pub mod envelope;
 pub mod error;
+pub mod exec_server;
 pub mod handshake;
 pub mod ids;
 pub mod input;

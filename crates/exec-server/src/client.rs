@@ -1,0 +1,1 @@
+//! The client of an exec-server, ours or Codex's.
