@@ -115,10 +115,10 @@ impl Server {
     /// The same for one request at a time, while the server floods a client that reads nothing.
     pub(crate) fn echo_beside_a_stalled_client(&self, requests: usize) -> anyhow::Result<Sample> {
         self.client.block_on(async {
-            let (_stalled, mut writer) = self.connect(Link::WebSocket).await?.into_frames();
+            let mut stalled = self.connect(Link::WebSocket).await?.into_frames();
             let flood = r#"{"id":0,"method":"flood","params":{}}"#;
-            writer.push(flood.into());
-            writer.flush(std::time::Duration::from_secs(10)).await?;
+            stalled.writer.push(flood.into());
+            stalled.writer.flush(std::time::Duration::from_secs(10)).await?;
             let (peer, _inbox) =
                 Peer::start(self.connect(Link::WebSocket).await?, PeerOptions::default());
             // The flood is under way when this is answered; its 32 MiB stay in the outbox.

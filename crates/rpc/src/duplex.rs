@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::frame::{
-    Decoder, Encoder, FrameReader, FrameWriter, LengthDecoder, LinesDecoder, Role,
+    Decoder, Encoder, FrameReader, FrameWriter, Framing, LengthDecoder, LinesDecoder, Role,
     WebSocketDecoder, WebSocketEncoder,
 };
 
@@ -28,6 +28,25 @@ pub struct Duplex {
     pub(crate) kind: Kind,
     /// A listener's count of open connections; given back when the connection is gone.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A connection taken apart.
+#[derive(Debug)]
+pub struct Frames {
+    /// Whether it ends by a close frame and is kept alive by pings.
+    pub is_websocket: bool,
+    /// What comes.
+    pub reader: FrameReader,
+    /// What goes.
+    pub writer: FrameWriter,
+    /// To be kept as long as the connection: the listener counts it until this is dropped.
+    pub counted: Counted,
+}
+
+/// One connection in a listener's count.
+#[derive(Debug)]
+pub struct Counted {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What the peer must know about the transport below it.
@@ -96,10 +115,24 @@ impl Duplex {
         }
     }
 
-    /// The two halves, for those who speak frames and no JSON-RPC. A listener no longer counts the
-    /// connection.
-    pub fn into_frames(self) -> (FrameReader, FrameWriter) {
-        (self.reader, self.writer)
+    /// Changes how frames are read and written; to be called before the first of them.
+    #[must_use]
+    pub fn framed(mut self, framing: &Framing) -> Self {
+        self.reader.set(framing);
+        self.writer.set(framing);
+        self
+    }
+
+    /// The two halves, for those who speak frames and not as a [`crate::Peer`].
+    pub fn into_frames(self) -> Frames {
+        Frames {
+            is_websocket: self.kind == Kind::WebSocket,
+            reader: self.reader,
+            writer: self.writer,
+            counted: Counted {
+                _permit: self.permit,
+            },
+        }
     }
 
     /// Two connected ends in this process. Frames are handed over whole, without any framing.

@@ -28,6 +28,7 @@ pub(crate) use length::LengthDecoder;
 pub(crate) use lines::LinesDecoder;
 pub(crate) use reader::Decoder;
 pub use reader::FrameReader;
+use websocket::Place;
 pub(crate) use websocket::{Role, WebSocketDecoder, WebSocketEncoder};
 pub(crate) use writer::Encoder;
 pub use writer::{FrameWriter, WriteError};
@@ -39,6 +40,37 @@ const COPIED_BYTES_MAX: usize = 4096;
 /// How much of a frame that is too long is kept, to see whom it was for.
 const HEAD_BYTES_KEPT: usize = 64;
 
+/// What a protocol may change about the framing of a connection; the defaults are those of the
+/// app-server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// The longest frame that is read.
+    pub frame_bytes_max: usize,
+    /// What becomes of binary websocket messages.
+    pub binary: BinaryMessages,
+    /// Websocket messages longer than this are written in pieces of it.
+    pub fragment_bytes_max: usize,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Self {
+            frame_bytes_max: crate::FRAME_BYTES_MAX,
+            binary: BinaryMessages::Skipped,
+            fragment_bytes_max: usize::MAX,
+        }
+    }
+}
+
+/// What becomes of binary websocket messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryMessages {
+    /// They are a sign of life and nothing else.
+    Skipped,
+    /// They are read like text.
+    Read,
+}
+
 /// What a reader found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
@@ -48,7 +80,7 @@ pub enum Inbound {
     TooLarge(TooLarge),
     /// A websocket ping; wants a pong with the same bytes.
     Ping(Bytes),
-    /// A sign of life without content: a pong, or a binary message, which is ignored.
+    /// A sign of life without content: a pong, or a binary message that is skipped.
     Alive,
     /// A websocket close frame with its code.
     Close(u16),

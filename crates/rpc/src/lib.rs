@@ -40,9 +40,11 @@ pub mod listen;
 mod peer;
 mod private_path;
 
-pub use duplex::{Duplex, FRAME_BYTES_MAX};
+pub use duplex::{Counted, Duplex, FRAME_BYTES_MAX, Frames};
 pub use error::{CallError, CloseReason};
-pub use frame::{FrameError, FrameReader, FrameWriter, Inbound, TooLarge, WriteError};
+pub use frame::{
+    BinaryMessages, FrameError, FrameReader, FrameWriter, Framing, Inbound, TooLarge, WriteError,
+};
 pub use peer::{
     Budget, Inbox, Incoming, LagNotice, Limits, Notification, Outgoing, Params, Peer, PeerOptions,
     Request, RequestIds, Responder, Scope, Stream, UNANSWERED_IN_PROCESS_MAX, Waiting,

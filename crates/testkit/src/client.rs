@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Inbound};
+use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Frames, Inbound};
 
 use crate::Error;
 use crate::wait::{DEADLINE, within};
@@ -35,7 +35,7 @@ pub enum Ending {
 impl TestClient {
     /// A client on this connection; nothing is sent yet.
     pub fn new(duplex: Duplex) -> Self {
-        let (reader, writer) = duplex.into_frames();
+        let Frames { reader, writer, .. } = duplex.into_frames();
         Self {
             reader,
             writer,

@@ -9,7 +9,7 @@ const HEADER_BYTES: usize = 4;
 /// Splits a byte stream by the lengths in it.
 #[derive(Debug)]
 pub(crate) struct LengthDecoder {
-    frame_bytes_max: usize,
+    pub(super) frame_bytes_max: usize,
     /// A frame above the limit and how much of it is still to come.
     skipping: Option<(Skipped, usize)>,
 }

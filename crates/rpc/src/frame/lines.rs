@@ -7,7 +7,7 @@ use super::{Inbound, Skipped, take};
 /// Splits a byte stream into lines.
 #[derive(Debug)]
 pub(crate) struct LinesDecoder {
-    frame_bytes_max: usize,
+    pub(super) frame_bytes_max: usize,
     /// How far the buffer was searched without finding an end, so that a long line is searched
     /// once and not once per read.
     searched: usize,

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::mpsc;
 
-use super::{FrameError, Inbound, LengthDecoder, LinesDecoder, WebSocketDecoder};
+use super::{FrameError, Framing, Inbound, LengthDecoder, LinesDecoder, WebSocketDecoder};
 
 /// One read asks for this much; it is also what an idle connection keeps.
 const READ_BYTES: usize = 16 * 1024;
@@ -75,8 +75,19 @@ impl FrameReader {
         }
     }
 
-    /// Reads to the end of the connection and forgets what it reads.
-    pub(crate) async fn discard(&mut self) {
+    pub(crate) fn set(&mut self, framing: &Framing) {
+        if let Source::Stream { decoder, .. } = &mut self.0 {
+            match decoder {
+                Decoder::Lines(lines) => lines.frame_bytes_max = framing.frame_bytes_max,
+                Decoder::Length(length) => length.frame_bytes_max = framing.frame_bytes_max,
+                Decoder::WebSocket(websocket) => websocket.set(framing),
+            }
+        }
+    }
+
+    /// Reads to the end of the connection and forgets what it reads: a socket closed on unread
+    /// bytes is reset, and its last words may be lost.
+    pub async fn discard(&mut self) {
         match &mut self.0 {
             Source::Memory(frames) => while frames.recv().await.is_some() {},
             Source::Stream { io, buffer, .. } => loop {

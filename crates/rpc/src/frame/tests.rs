@@ -8,15 +8,15 @@ use super::*;
 const LIMIT: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Framing {
+enum Kind {
     Lines,
     Length,
     ToServer,
     ToClient,
 }
 
-impl Framing {
-    const ALL: [Framing; 4] = [Self::Lines, Self::Length, Self::ToServer, Self::ToClient];
+impl Kind {
+    const ALL: [Kind; 4] = [Self::Lines, Self::Length, Self::ToServer, Self::ToClient];
 
     fn decoder(self) -> Decoder {
         match self {
@@ -38,19 +38,23 @@ impl Framing {
 }
 
 /// Writes `frames`, then reads the bytes in pieces of the given sizes.
-fn passed_through(framing: Framing, frames: &[Bytes], pieces: &[usize]) -> Vec<Inbound> {
+fn passed_through(framing: Kind, frames: &[Bytes], pieces: &[usize]) -> Vec<Inbound> {
     let written = written(framing, frames);
     read(framing, &written, pieces).expect("well-formed")
 }
 
-fn written(framing: Framing, frames: &[Bytes]) -> Vec<u8> {
+fn written(framing: Kind, frames: &[Bytes]) -> Vec<u8> {
+    written_by(framing.encoder(), frames)
+}
+
+fn written_by(encoder: Encoder, frames: &[Bytes]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let mut writer = FrameWriter::stream(near, framing.encoder());
+        let mut writer = FrameWriter::stream(near, encoder);
         for frame in frames {
             writer.push(frame.clone());
         }
@@ -67,7 +71,7 @@ fn written(framing: Framing, frames: &[Bytes]) -> Vec<u8> {
     })
 }
 
-fn read(framing: Framing, bytes: &[u8], pieces: &[usize]) -> Result<Vec<Inbound>, FrameError> {
+fn read(framing: Kind, bytes: &[u8], pieces: &[usize]) -> Result<Vec<Inbound>, FrameError> {
     let mut decoder = framing.decoder();
     let mut buffer = BytesMut::new();
     let mut found = Vec::new();
@@ -99,7 +103,7 @@ proptest! {
     ) {
         let frames: Vec<Bytes> = texts.iter().map(|text| format!("<{text}>").into()).collect();
         let expected: Vec<Inbound> = frames.iter().cloned().map(Inbound::Message).collect();
-        for framing in Framing::ALL {
+        for framing in Kind::ALL {
             prop_assert_eq!(&passed_through(framing, &frames, &pieces), &expected, "{:?}", framing);
         }
     }
@@ -117,10 +121,10 @@ proptest! {
             head: long.slice(..HEAD_BYTES_KEPT),
         });
         let expected = [message("before"), skipped, message("after")];
-        for framing in [Framing::Lines, Framing::Length, Framing::ToClient] {
+        for framing in [Kind::Lines, Kind::Length, Kind::ToClient] {
             prop_assert_eq!(&passed_through(framing, &frames, &pieces)[..], &expected[..], "{:?}", framing);
         }
-        let to_server = read(Framing::ToServer, &written(Framing::ToServer, &frames), &pieces);
+        let to_server = read(Kind::ToServer, &written(Kind::ToServer, &frames), &pieces);
         prop_assert!(matches!(to_server, Err(FrameError::TooLarge)));
     }
 
@@ -137,7 +141,7 @@ proptest! {
             // Control frames may come between the fragments.
             raw_frame(&mut bytes, 0x89, b"p");
         }
-        let mut found = read(Framing::ToClient, &bytes, &pieces).unwrap();
+        let mut found = read(Kind::ToClient, &bytes, &pieces).unwrap();
         found.retain(|inbound| !matches!(inbound, Inbound::Ping(_)));
         prop_assert_eq!(found, vec![message(&parts.concat())]);
     }
@@ -147,7 +151,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         pieces in prop::collection::vec(1usize..64, 1..4),
     ) {
-        for framing in Framing::ALL {
+        for framing in Kind::ALL {
             let _ = read(framing, &bytes, &pieces);
         }
     }
@@ -165,43 +169,38 @@ fn to_client(frames: &[(u8, &[u8])]) -> Result<Vec<Inbound>, FrameError> {
     for (first, payload) in frames {
         raw_frame(&mut bytes, *first, payload);
     }
-    read(Framing::ToClient, &bytes, &[7])
+    read(Kind::ToClient, &bytes, &[7])
 }
 
 #[test]
 fn blank_lines_mean_nothing_and_the_last_line_needs_no_end() {
-    let found = read(Framing::Lines, b"\n \r\n{\"a\":1}\r\n\n\t\n{\"b\":2}", &[3]).unwrap();
+    let found = read(Kind::Lines, b"\n \r\n{\"a\":1}\r\n\n\t\n{\"b\":2}", &[3]).unwrap();
     assert_eq!(found, [message("{\"a\":1}\r"), message("{\"b\":2}")]);
 }
 
 #[test]
 fn json_over_several_lines_is_written_on_one() {
-    let found = passed_through(Framing::Lines, &["{\n \"a\": 1\n}".into()], &[5]);
+    let found = passed_through(Kind::Lines, &["{\n \"a\": 1\n}".into()], &[5]);
     assert_eq!(found, [message("{  \"a\": 1 }")]);
 }
 
 #[test]
 fn large_payloads_are_written_from_where_they_are() {
     let long = Bytes::from(vec![b'y'; 100_000]);
-    for framing in [
-        Framing::Lines,
-        Framing::Length,
-        Framing::ToClient,
-        Framing::ToServer,
-    ] {
+    for framing in [Kind::Lines, Kind::Length, Kind::ToClient, Kind::ToServer] {
         let bytes = written(framing, &["a".into(), long.clone(), "b".into()]);
         assert!(bytes.len() >= 100_002, "{framing:?}");
     }
-    let lines = written(Framing::Lines, &["a".into(), long.clone(), "b".into()]);
+    let lines = written(Kind::Lines, &["a".into(), long.clone(), "b".into()]);
     assert_eq!(&lines[..2], b"a\n");
     assert_eq!(&lines[100_002..], b"\nb\n");
 }
 
 #[test]
 fn a_length_frame_cut_off_by_the_end_is_no_frame() {
-    assert_eq!(read(Framing::Length, b"\0\0\0\x05abc", &[2]).unwrap(), []);
+    assert_eq!(read(Kind::Length, b"\0\0\0\x05abc", &[2]).unwrap(), []);
     assert_eq!(
-        read(Framing::Length, b"\0\0\0\0", &[1]).unwrap(),
+        read(Kind::Length, b"\0\0\0\0", &[1]).unwrap(),
         [message("")]
     );
 }
@@ -249,15 +248,15 @@ fn what_no_conforming_peer_sends_is_a_violation() {
             "{frames:?}"
         );
     }
-    let unmasked = read(Framing::ToServer, b"\x81\x01a", &[9]);
+    let unmasked = read(Kind::ToServer, b"\x81\x01a", &[9]);
     assert!(matches!(unmasked, Err(FrameError::Protocol(_))));
-    let long_ping = read(Framing::ToClient, &[0x89, 126, 0, 126], &[9]);
+    let long_ping = read(Kind::ToClient, &[0x89, 126, 0, 126], &[9]);
     assert!(matches!(long_ping, Err(FrameError::Protocol(_))));
 }
 
 #[test]
 fn an_announced_length_costs_no_memory() {
-    let mut decoder = Framing::ToServer.decoder();
+    let mut decoder = Kind::ToServer.decoder();
     let mut buffer = BytesMut::from(
         &[
             0x81, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 1, 2, 3, 4,
@@ -268,4 +267,28 @@ fn an_announced_length_costs_no_memory() {
         Err(FrameError::TooLarge)
     ));
     assert!(buffer.capacity() < 1024);
+}
+
+#[test]
+fn a_long_message_is_cut_into_fragments_that_are_read_as_one() {
+    for kind in [Kind::ToServer, Kind::ToClient] {
+        let mut encoder = kind.encoder();
+        if let Encoder::WebSocket(websocket) = &mut encoder {
+            websocket.fragment_bytes_max = 7;
+        }
+        let frames = [Bytes::from("x".repeat(50)), Bytes::from("y".repeat(7))];
+        let bytes = written_by(encoder, &frames);
+        // The first fragment is a text that goes on, the second message one final text.
+        assert_eq!(bytes.first(), Some(&0x01), "{kind:?}");
+        let read = read(kind, &bytes, &[3]).expect("well-formed");
+        assert_eq!(read, frames.map(Inbound::Message), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_close_reason_is_cut_between_characters() {
+    let mut out = BytesMut::new();
+    WebSocketEncoder::new(Role::Server).close(&mut out, 1002, &"é".repeat(100));
+    assert_eq!(out[..4], [0x88, 2 + 122, 0x03, 0xEA]);
+    assert!(std::str::from_utf8(&out[4..]).is_ok());
 }

@@ -1,12 +1,13 @@
 //! Websocket messages (RFC 6455, version 13, no extensions).
 //!
-//! Only text messages carry frames of ours. Binary messages are skipped without being held.
+//! Text messages carry frames of ours. Binary messages are skipped without being held, unless the
+//! protocol spoken lets them carry JSON too ([`BinaryMessages`]).
 //! Whether a text is UTF-8 is not checked here but by whoever reads it as JSON: a bad one then
 //! gets an answer instead of costing the connection.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::{FrameError, Inbound, Skipped, take};
+use super::{BinaryMessages, FrameError, Framing, Inbound, Skipped, take};
 
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
@@ -56,6 +57,7 @@ struct Header {
 pub(crate) struct WebSocketDecoder {
     role: Role,
     frame_bytes_max: usize,
+    binary: BinaryMessages,
     partial: Option<Partial>,
     /// A frame that is being dropped as it arrives, and how much of it is still to come.
     dropping: Option<(Header, u64)>,
@@ -66,9 +68,15 @@ impl WebSocketDecoder {
         Self {
             role,
             frame_bytes_max,
+            binary: BinaryMessages::Skipped,
             partial: None,
             dropping: None,
         }
+    }
+
+    pub(super) fn set(&mut self, framing: &Framing) {
+        self.frame_bytes_max = framing.frame_bytes_max;
+        self.binary = framing.binary;
     }
 
     pub(super) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Inbound>, FrameError> {
@@ -141,7 +149,7 @@ impl WebSocketDecoder {
     /// be skipped where it has just become too long.
     fn wanted(&mut self, header: &Header) -> Result<bool, FrameError> {
         let so_far = match &self.partial {
-            None if header.opcode == BINARY => {
+            None if header.opcode == BINARY && self.binary == BinaryMessages::Skipped => {
                 self.partial = Some(Partial::Binary);
                 return Ok(false);
             }
@@ -276,9 +284,10 @@ fn apply_mask(payload: &mut [u8], key: [u8; 4]) {
     }
 }
 
-/// Writes websocket frames; one message is one frame.
+/// Writes websocket frames; one message is one frame unless it is longer than a fragment may be.
 #[derive(Debug)]
 pub(crate) struct WebSocketEncoder {
+    pub(super) fragment_bytes_max: usize,
     /// Clients: random bytes for masks, used four at a time.
     masks: Option<MaskSource>,
 }
@@ -286,6 +295,7 @@ pub(crate) struct WebSocketEncoder {
 impl WebSocketEncoder {
     pub(crate) fn new(role: Role) -> Self {
         Self {
+            fragment_bytes_max: usize::MAX,
             masks: (role == Role::Client).then(MaskSource::default),
         }
     }
@@ -295,42 +305,40 @@ impl WebSocketEncoder {
         self.masks.is_none()
     }
 
-    pub(super) fn text(&mut self, out: &mut BytesMut, payload: &[u8]) {
-        self.frame(out, TEXT, payload);
+    /// A text, or a fragment of one.
+    pub(super) fn text(&mut self, out: &mut BytesMut, payload: &[u8], place: Place) {
+        self.frame(out, place.first_byte(), payload);
     }
 
-    /// The header of an unmasked text whose payload follows.
-    pub(super) fn text_header(out: &mut BytesMut, payload_bytes: usize) {
-        put_header(out, TEXT, payload_bytes, 0);
+    /// The header of an unmasked text or fragment whose payload follows.
+    pub(super) fn text_header(out: &mut BytesMut, payload_bytes: usize, place: Place) {
+        put_header(out, place.first_byte(), payload_bytes, 0);
     }
 
     pub(super) fn ping(&mut self, out: &mut BytesMut) {
-        self.frame(out, PING, b"");
+        self.frame(out, FIN | PING, b"");
     }
 
     pub(super) fn pong(&mut self, out: &mut BytesMut, payload: &[u8]) {
-        self.frame(out, PONG, payload);
+        self.frame(out, FIN | PONG, payload);
     }
 
     pub(super) fn close(&mut self, out: &mut BytesMut, code: u16, reason: &str) {
         let mut payload = BytesMut::with_capacity(CONTROL_BYTES_MAX);
         payload.put_u16(code);
-        payload.put_slice(reason.as_bytes());
-        debug_assert!(
-            payload.len() <= CONTROL_BYTES_MAX,
-            "reasons are short constants"
-        );
-        self.frame(out, CLOSE, &payload);
+        let room = CONTROL_BYTES_MAX - payload.len();
+        payload.put_slice(&reason.as_bytes()[..reason.floor_char_boundary(room)]);
+        self.frame(out, FIN | CLOSE, &payload);
     }
 
-    fn frame(&mut self, out: &mut BytesMut, opcode: u8, payload: &[u8]) {
+    fn frame(&mut self, out: &mut BytesMut, first: u8, payload: &[u8]) {
         let Some(masks) = &mut self.masks else {
-            put_header(out, opcode, payload.len(), 0);
+            put_header(out, first, payload.len(), 0);
             out.put_slice(payload);
             return;
         };
         let key = masks.next_key();
-        put_header(out, opcode, payload.len(), MASKED);
+        put_header(out, first, payload.len(), MASKED);
         out.put_slice(&key);
         let start = out.len();
         out.put_slice(payload);
@@ -338,8 +346,28 @@ impl WebSocketEncoder {
     }
 }
 
-fn put_header(out: &mut BytesMut, opcode: u8, payload_bytes: usize, masked: u8) {
-    out.put_u8(FIN | opcode);
+/// Where a frame stands in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Whole,
+    First,
+    Middle,
+    Last,
+}
+
+impl Place {
+    const fn first_byte(self) -> u8 {
+        match self {
+            Self::Whole => FIN | TEXT,
+            Self::First => TEXT,
+            Self::Middle => CONTINUATION,
+            Self::Last => FIN | CONTINUATION,
+        }
+    }
+}
+
+fn put_header(out: &mut BytesMut, first: u8, payload_bytes: usize, masked: u8) {
+    out.put_u8(first);
     match (u8::try_from(payload_bytes), u16::try_from(payload_bytes)) {
         (Ok(short @ 0..=125), _) => out.put_u8(masked | short),
         (_, Ok(medium)) => {

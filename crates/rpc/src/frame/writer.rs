@@ -10,7 +10,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::WebSocketEncoder;
+use super::{Framing, Place, WebSocketEncoder};
 
 /// Payloads from this size on are written from where they are instead of being copied: they may be
 /// shared by many connections.
@@ -84,14 +84,33 @@ impl FrameWriter {
                 ..
             } => (encoder, segments, tail),
         };
-        let frame = encoder.on_one_line(frame);
-        if frame.len() < SHARED_BYTES_MIN || !encoder.is_plain() {
-            encoder.whole(tail, &frame);
-            return;
+        let mut rest = encoder.on_one_line(frame);
+        let mut place = Place::Whole;
+        loop {
+            let piece = rest.split_to(rest.len().min(encoder.piece_bytes_max()));
+            place = match (place, rest.is_empty()) {
+                (Place::Whole, true) => Place::Whole,
+                (Place::Whole, false) => Place::First,
+                (_, true) => Place::Last,
+                (_, false) => Place::Middle,
+            };
+            if piece.len() < SHARED_BYTES_MIN || !encoder.is_plain() {
+                encoder.whole(tail, &piece, place);
+            } else {
+                encoder.before(tail, piece.len(), place);
+                segments.extend([tail.split().freeze(), piece]);
+                encoder.after(tail);
+            }
+            if matches!(place, Place::Whole | Place::Last) {
+                return;
+            }
         }
-        encoder.before(tail, frame.len());
-        segments.extend([tail.split().freeze(), frame]);
-        encoder.after(tail);
+    }
+
+    pub(crate) fn set(&mut self, framing: &Framing) {
+        if let Some((encoder, _)) = self.websocket() {
+            encoder.fragment_bytes_max = framing.fragment_bytes_max.max(1);
+        }
     }
 
     /// Encodes a websocket ping; other framings have none.
@@ -102,13 +121,13 @@ impl FrameWriter {
     }
 
     /// Encodes a websocket pong.
-    pub(crate) fn push_pong(&mut self, payload: &[u8]) {
+    pub fn push_pong(&mut self, payload: &[u8]) {
         if let Some((encoder, tail)) = self.websocket() {
             encoder.pong(tail, payload);
         }
     }
 
-    /// Encodes a websocket close frame.
+    /// Encodes a websocket close frame; a reason beyond 123 bytes is cut.
     pub fn push_close(&mut self, code: u16, reason: &str) {
         if let Some((encoder, tail)) = self.websocket() {
             encoder.close(tail, code, reason);
@@ -201,21 +220,28 @@ impl Encoder {
             .collect()
     }
 
-    fn whole(&mut self, out: &mut BytesMut, frame: &[u8]) {
-        if let Self::WebSocket(websocket) = self {
-            return websocket.text(out, frame);
+    fn piece_bytes_max(&self) -> usize {
+        match self {
+            Self::Lines | Self::Length => usize::MAX,
+            Self::WebSocket(websocket) => websocket.fragment_bytes_max,
         }
-        self.before(out, frame.len());
+    }
+
+    fn whole(&mut self, out: &mut BytesMut, frame: &[u8], place: Place) {
+        if let Self::WebSocket(websocket) = self {
+            return websocket.text(out, frame, place);
+        }
+        self.before(out, frame.len(), place);
         out.put_slice(frame);
         self.after(out);
     }
 
-    fn before(&self, out: &mut BytesMut, frame_bytes: usize) {
+    fn before(&self, out: &mut BytesMut, frame_bytes: usize, place: Place) {
         match self {
             Self::Lines => {}
             // Frames are bounded far below 4 GiB; a longer one would be cut off by its reader.
             Self::Length => out.put_u32(u32::try_from(frame_bytes).unwrap_or(u32::MAX)),
-            Self::WebSocket(_) => WebSocketEncoder::text_header(out, frame_bytes),
+            Self::WebSocket(_) => WebSocketEncoder::text_header(out, frame_bytes, place),
         }
     }
 

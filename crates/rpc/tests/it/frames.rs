@@ -12,7 +12,9 @@ use tokio_tungstenite::tungstenite::{Message, client};
 use turnlane_rpc::auth::Secret;
 use turnlane_rpc::connect::{self, connect_unix, connect_unix_lines, connect_ws};
 use turnlane_rpc::listen::{Listener, Options};
-use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Inbound, Peer, PeerOptions};
+use turnlane_rpc::{
+    BinaryMessages, Duplex, FrameReader, FrameWriter, Frames, Framing, Inbound, Peer, PeerOptions,
+};
 
 use crate::support::{Served, TOKEN, WAIT_MAX, within};
 
@@ -24,7 +26,7 @@ struct End {
 
 impl End {
     fn new(duplex: Duplex) -> Self {
-        let (reader, writer) = duplex.into_frames();
+        let Frames { reader, writer, .. } = duplex.into_frames();
         Self { reader, writer }
     }
 
@@ -185,4 +187,33 @@ async fn a_live_connection_outlives_its_listener_and_counts_to_its_end() {
     within(server.closed()).await;
     assert_eq!(served.handle.connections_open(), 0);
     within(client.closed()).await;
+}
+
+#[tokio::test]
+async fn a_protocol_may_read_binary_messages_and_write_in_fragments() {
+    fn talk<S: Read + Write>(stream: S) -> Vec<usize> {
+        let request = "ws://localhost/".into_client_request().unwrap();
+        let (mut socket, _) = client(request, stream).map_err(drop).expect("a websocket");
+        socket
+            .send(Message::binary(b"{\"id\":1}".as_slice()))
+            .unwrap();
+        socket.flush().unwrap();
+        // Frames as they come: the first is not final, the last is.
+        socket.read().map(|message| vec![message.len()]).unwrap()
+    }
+    let framing = Framing {
+        frame_bytes_max: 1000,
+        binary: BinaryMessages::Read,
+        fragment_bytes_max: 100_000,
+    };
+    let (_home, path, mut served) = unix().await;
+    let client = spawn_blocking(move || {
+        let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        talk(stream)
+    });
+    let mut end = End::new(served.next().await.duplex.framed(&framing));
+    assert_eq!(end.receive().await, "{\"id\":1}");
+    end.send(&"x".repeat(250_000)).await;
+    assert_eq!(within(client).await.unwrap(), [250_000]);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use turnlane_rpc::Inbound;
+use turnlane_rpc::{Frames, Inbound};
 use turnlane_testkit::{Ending, wait};
 
 use crate::echo::{EchoServer, Over};
@@ -25,7 +25,11 @@ const PATIENCE: Duration = Duration::from_mins(5);
 async fn a_hundred_thousand_requests_written_at_once_get_a_hundred_thousand_answers() {
     for over in Over::ALL {
         let mut server = EchoServer::start(over).await;
-        let (mut reader, mut writer) = server.connect().await.into_frames();
+        let Frames {
+            mut reader,
+            mut writer,
+            ..
+        } = server.connect().await.into_frames();
         let before = server.process.rss_bytes().unwrap();
         let written = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&written);
