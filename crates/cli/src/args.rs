@@ -1,8 +1,12 @@
 //! The arguments, and with them what `--help` teaches.
 
+mod exec_server;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use exec_server::{DialectArg, ExecServer};
 
 /// A durable runtime for coding agents.
 ///
@@ -10,8 +14,8 @@ use clap::{Parser, Subcommand};
 /// engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already
 /// have work with it.
 ///
-/// This is an early version: it holds the protocol and the JSON-RPC peer that everything else will
-/// stand on. What the commands below do, they do completely.
+/// This is an early version: lanes and engines are libraries so far. What the commands below do,
+/// they do completely.
 #[derive(Debug, Parser)]
 #[command(name = "turnlane", version, after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -21,12 +25,15 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
+  turnlane doctor                                         what this machine can contain and confine
+  turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
   turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
 Environment:
-  RUST_LOG     what to log on standard error: error, warn (default), info, debug, trace,
-               or by part: RUST_LOG=turnlane_rpc=debug
-  LOG_FORMAT   `json` for one JSON object per line, else text
+  TURNLANE_HOME  our folder: config.toml, tokens (default ~/.turnlane)
+  RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
+                 or by part: RUST_LOG=turnlane_rpc=debug
+  LOG_FORMAT     `json` for one JSON object per line, else text
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 
@@ -34,6 +41,22 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 pub(crate) enum Command {
     /// The app-server protocol: what clients such as the Codex terminal UI speak
     AppServer(AppServer),
+
+    /// Run commands and read files here for a client elsewhere: Codex, our SDK, or any program
+    ExecServer(ExecServer),
+
+    /// What this machine offers to contain and confine commands, and why something better is absent
+    ///
+    /// Everything is tried, nothing is guessed from versions. Exit code 0 when commands can be
+    /// contained with all their descendants and sandboxes can be enforced completely, else 1.
+    Doctor(Doctor),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,3 +1,5 @@
 //! What each command does, one file a command.
 
+pub(crate) mod doctor;
+pub(crate) mod exec_server;
 pub(crate) mod schema;

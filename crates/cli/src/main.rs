@@ -9,7 +9,10 @@
 
 mod args;
 mod commands;
+mod config;
+mod home;
 mod logging;
+mod runtime;
 
 use std::process::ExitCode;
 
@@ -18,9 +21,11 @@ use clap::Parser as _;
 use args::{AppServerCommand, Args, Command};
 
 fn main() -> ExitCode {
+    // First: this program is also the keeper of the processes it starts.
+    turnlane_process::keeper_hook();
     let args = Args::parse();
     match logging::start().and_then(|()| run(args)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // The alternate form joins the whole chain of causes in one line.
             #[expect(
@@ -35,10 +40,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> anyhow::Result<()> {
+fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::AppServer(app_server) => match app_server.command {
-            AppServerCommand::GenerateJsonSchema(options) => commands::schema::generate(&options),
+            AppServerCommand::GenerateJsonSchema(options) => commands::schema::generate(&options)?,
         },
+        Command::ExecServer(options) => commands::exec_server::run(options)?,
+        Command::Doctor(options) => return commands::doctor::run(&options),
     }
+    Ok(ExitCode::SUCCESS)
 }

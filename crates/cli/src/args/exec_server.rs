@@ -1,0 +1,121 @@
+//! The flags of `turnlane exec-server`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use turnlane_rpc::auth::{AuthMode, AuthOptions};
+
+/// Serve processes and files to clients.
+///
+/// Two dialects share one port and are told apart by a client's first message: `exec-server.v0`,
+/// and `process.v1`, which is what Codex speaks to a remote environment plus extensions of ours.
+/// Whatever a command starts is ended with it: on request, when its client goes away, and when this
+/// server dies.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ExecServer {
+    /// Where to listen: `stdio://`, `ws://IP:PORT` (port 0 picks one) or `unix://PATH`
+    #[arg(long, value_name = "URL")]
+    pub(crate) listen: Option<String>,
+
+    /// Which dialect a client speaks that does not say so
+    #[arg(long, value_enum)]
+    pub(crate) dialect: Option<DialectArg>,
+
+    #[command(flatten)]
+    pub(crate) auth: AuthArgs,
+
+    /// End when standard input does, so that whoever started us need not remember to stop us
+    #[arg(long)]
+    pub(crate) exit_on_stdin_close: bool,
+
+    /// Accepted for scripts that pass it to Codex; requests are never refused for their number
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrent_requests: Option<u64>,
+
+    /// One setting for this run, as in config.toml: `-c exec_server.max_connections=8`
+    #[arg(short = 'c', value_name = "KEY=VALUE")]
+    pub(crate) config: Vec<String>,
+}
+
+const AFTER_HELP: &str = "\
+With a websocket the address is the first line on standard error and, alone, on standard output.
+Clients show a token as `Authorization: Bearer TOKEN`; unless told otherwise it is in
+$TURNLANE_HOME/exec-server.token, which is made on first use.
+
+Examples:
+  turnlane exec-server                                    one client on standard input and output
+  turnlane exec-server --listen ws://127.0.0.1:7070       many clients, with the token above
+  turnlane exec-server --listen unix:///run/me/exec.sock  many clients of this user
+  turnlane exec-server --listen ws://127.0.0.1:7070 --ws-auth none
+      for Codex: CODEX_EXEC_SERVER_URL=ws://127.0.0.1:7070 codex";
+
+/// The values of `--dialect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DialectArg {
+    /// Decided by the client's first message
+    Auto,
+    /// `exec-server.v0`
+    V0,
+    /// `process.v1`
+    Process,
+}
+
+/// Who may connect; for every command that listens.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Authentication (websockets)")]
+pub(crate) struct AuthArgs {
+    /// What a client must show; `none` is for loopback only
+    #[arg(long, value_enum, value_name = "MODE")]
+    ws_auth: Option<AuthModeArg>,
+
+    /// A file with the capability token in one line, readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    ws_token_file: Option<PathBuf>,
+
+    /// The SHA-256 of the capability token, in hex
+    #[arg(long, value_name = "HEX")]
+    ws_token_sha256: Option<String>,
+
+    /// A file with the secret that signs bearer tokens (HS256)
+    #[arg(long, value_name = "FILE")]
+    ws_shared_secret_file: Option<PathBuf>,
+
+    /// The issuer a signed token must name
+    #[arg(long, value_name = "TEXT")]
+    ws_issuer: Option<String>,
+
+    /// The audience a signed token must name
+    #[arg(long, value_name = "TEXT")]
+    ws_audience: Option<String>,
+
+    /// How far the clock of a token's maker may be off
+    #[arg(long, value_name = "N")]
+    ws_max_clock_skew_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AuthModeArg {
+    CapabilityToken,
+    SignedBearerToken,
+    None,
+}
+
+impl AuthArgs {
+    pub(crate) fn options(self) -> AuthOptions {
+        AuthOptions {
+            mode: self.ws_auth.map(|mode| match mode {
+                AuthModeArg::CapabilityToken => AuthMode::CapabilityToken,
+                AuthModeArg::SignedBearerToken => AuthMode::SignedBearerToken,
+                AuthModeArg::None => AuthMode::None,
+            }),
+            token_file: self.ws_token_file,
+            token_sha256: self.ws_token_sha256,
+            shared_secret_file: self.ws_shared_secret_file,
+            issuer: self.ws_issuer,
+            audience: self.ws_audience,
+            clock_skew: self.ws_max_clock_skew_seconds.map(Duration::from_secs),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! One table of the configuration, read key by key with errors that say where.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Where a piece of configuration came from.
+pub(super) struct Source<'a> {
+    name: String,
+    pub(super) text: &'a str,
+    has_lines: bool,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn file(path: &Path, text: &'a str) -> Self {
+        Self {
+            name: path.display().to_string(),
+            text,
+            has_lines: true,
+        }
+    }
+
+    pub(super) fn flag(given: &str, text: &'a str) -> Self {
+        Self {
+            name: format!("-c {given}"),
+            text,
+            has_lines: false,
+        }
+    }
+
+    /// `FILE:LINE: MESSAGE`, or `-c key=value: MESSAGE`.
+    pub(super) fn error(&self, at: Option<usize>, message: &str) -> anyhow::Error {
+        anyhow::anyhow!("{}: {message}", self.place(at))
+    }
+
+    pub(super) fn warn(&self, at: usize, message: &str) {
+        tracing::warn!("{}: {message}", self.place(Some(at)));
+    }
+
+    fn place(&self, at: Option<usize>) -> String {
+        match at {
+            Some(at) if self.has_lines => {
+                let line = self.text[..at].matches('\n').count() + 1;
+                format!("{}:{line}", self.name)
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// A table; remembers which keys somebody asked for.
+pub(super) struct Section<'a> {
+    source: &'a Source<'a>,
+    name: &'static str,
+    table: &'a DeTable<'a>,
+    known: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(source: &'a Source<'a>, name: &'static str, table: &'a DeTable<'a>) -> Self {
+        Self {
+            source,
+            name,
+            table,
+            known: RefCell::default(),
+        }
+    }
+
+    fn get(&self, key: &'static str) -> Option<&Spanned<DeValue<'a>>> {
+        self.known.borrow_mut().insert(key);
+        self.table.get(key)
+    }
+
+    fn error(&self, key: &str, value: &Spanned<DeValue<'_>>, message: &str) -> anyhow::Error {
+        let message = format!("{}.{key}: {message}", self.name);
+        self.source.error(Some(value.span().start), &message)
+    }
+
+    fn expected(&self, key: &str, value: &Spanned<DeValue<'_>>, what: &str) -> anyhow::Error {
+        let found = match value.get_ref().type_str() {
+            "integer" => "a whole number",
+            "string" => "a string",
+            "boolean" => "true or false",
+            "array" => "a list",
+            "table" => "a table",
+            other => other,
+        };
+        self.error(key, value, &format!("expected {what}, found {found}"))
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn number(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> anyhow::Result<Option<u64>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let Some(integer) = value.get_ref().as_integer() else {
+            return Err(self.expected(key, value, "a whole number"));
+        };
+        let digits = integer.as_str();
+        let number = i128::from_str_radix(digits, integer.radix()).ok();
+        match number.and_then(|number| u64::try_from(number).ok()) {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            _ => {
+                let message = format!("must be {} to {}, not {digits}", range.start(), range.end());
+                Err(self.error(key, value, &message))
+            }
+        }
+    }
+
+    pub(super) fn flag(&self, key: &'static str) -> anyhow::Result<Option<bool>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        match value.get_ref().as_bool() {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(self.expected(key, value, "true or false")),
+        }
+    }
+
+    pub(super) fn text(&self, key: &'static str) -> anyhow::Result<Option<String>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        match value.get_ref().as_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(self.expected(key, value, "a string")),
+        }
+    }
+
+    pub(super) fn texts(&self, key: &'static str) -> anyhow::Result<Option<Vec<String>>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let wrong = || self.expected(key, value, "a list of strings");
+        let list = value.get_ref().as_array().ok_or_else(wrong)?;
+        let texts = list.iter().map(|text| {
+            let text = text.get_ref().as_str().ok_or_else(wrong)?;
+            Ok(text.to_owned())
+        });
+        texts.collect::<anyhow::Result<_>>().map(Some)
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        key: &'static str,
+        words: &[(&str, T)],
+    ) -> anyhow::Result<Option<T>> {
+        let Some(given) = self.text(key)? else {
+            return Ok(None);
+        };
+        let found = words.iter().find(|(word, _)| *word == given);
+        match (found, self.table.get(key)) {
+            (Some((_, meant)), _) => Ok(Some(*meant)),
+            (None, Some(value)) => {
+                let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+                let message = format!("must be one of {}, not `{given}`", all.join(", "));
+                Err(self.error(key, value, &message))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Warns of keys nobody asked for.
+    pub(super) fn finish(self) {
+        let known = self.known.into_inner();
+        for (key, _) in self.table {
+            if !known.contains(key.get_ref().as_ref()) {
+                let message = format!("unknown key `{}.{}`", self.name, key.get_ref());
+                self.source.warn(key.span().start, &message);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `$TURNLANE_HOME`: where our configuration, tokens and database are.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+/// The folder `$TURNLANE_HOME` names, else `.turnlane` in the user's home. It may not exist.
+pub(crate) fn find() -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os("TURNLANE_HOME").filter(|given| !given.is_empty()) {
+        let given = PathBuf::from(given);
+        if given.is_relative() {
+            bail!(
+                "TURNLANE_HOME must be an absolute path: {}",
+                given.display()
+            );
+        }
+        return Ok(given);
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.context("neither TURNLANE_HOME nor HOME is set; set TURNLANE_HOME")?;
+    Ok(Path::new(&home).join(".turnlane"))
+}
+
+/// Makes the folder, for its owner only, if it does not exist.
+pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(home)
+        .with_context(|| format!("cannot make the folder {}", home.display()))
+}
