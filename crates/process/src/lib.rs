@@ -24,11 +24,14 @@
 )]
 
 mod contain;
+mod driver;
 mod environment;
 mod error;
 mod event;
+mod input;
 pub(crate) mod launch;
 mod options;
+mod output;
 mod process;
 mod report;
 mod sandbox;
