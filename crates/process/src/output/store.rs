@@ -280,11 +280,6 @@ impl Store {
             || self.closed.is_some()
     }
 
-    /// The last number that counts as delivered.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered
-    }
-
     pub(crate) fn undelivered_bytes(&self) -> usize {
         self.undelivered_bytes
     }
