@@ -6,16 +6,38 @@
 //! starts a child (the service or a holder) and what holds its descendants is the business of
 //! `contain`.
 
-use std::ffi::CString;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+mod child;
+mod clone;
+mod ends;
+mod explain;
+mod mount;
+mod prepare;
+mod slots;
+mod syscall;
+mod wire;
 
-use crate::error::SpawnError;
-use crate::spec::{Delivery, Io, Spec};
+#[cfg(test)]
+mod tests;
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::ptr;
+
+use rustix::process::{WaitId, WaitIdOptions};
+
+use self::child::Job;
+use self::clone::Namespaces;
+
+pub(crate) use self::ends::open_ends;
+pub(crate) use self::prepare::prepare;
+pub(crate) use self::slots::Slots;
 
 /// Everything a child needs, as plain data that can also be sent to the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
+    /// What was asked for, for errors.
+    pub(crate) program: CString,
     /// Files to execute, in the order to be tried.
     pub(crate) programs: Vec<CString>,
     /// Arguments as the program sees them, its name first.
@@ -123,32 +145,17 @@ pub(crate) enum Stage {
     Exec = 10,
 }
 
-/// The reserved low descriptors a spawn uses; one spawn at a time.
-#[derive(Debug)]
-pub(crate) struct Slots {}
-
-impl Slots {
-    pub(crate) fn reserve() -> std::io::Result<Self> {
-        todo!()
-    }
-}
-
-/// Checks a spec and turns it into a plan; `envp` is the finished environment.
-pub(crate) fn prepare(
-    spec: &Spec,
-    envp: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-) -> Result<Plan, SpawnError> {
-    let _ = (spec, envp);
-    todo!()
-}
-
-/// Pipes, a terminal or `/dev/null`.
-pub(crate) fn open_ends(io: Io, delivery: Delivery) -> Result<(ChildEnds, OurEnds), SpawnError> {
-    let _ = (io, delivery);
-    todo!()
+/// Whether a Landlock ruleset is in its slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ruleset {
+    Given,
+    None,
 }
 
 /// Clones and waits until the child has reached its exec or failed. A failed child was reaped.
+///
+/// A ruleset is applied if given, which needs restrictions; `cgroup` is the directory the child
+/// starts in. The thread that calls this is the one whose end ends the child.
 pub(crate) fn launch(
     slots: &mut Slots,
     plan: &Plan,
@@ -156,27 +163,79 @@ pub(crate) fn launch(
     ruleset: Option<BorrowedFd<'_>>,
     cgroup: Option<BorrowedFd<'_>>,
 ) -> Result<Launched, LaunchError> {
-    let _ = (slots, plan, ends, ruleset, cgroup);
-    todo!()
+    let in_slot = ruleset.map_or(Ruleset::None, |_| Ruleset::Given);
+    let launched = match slots.fill(ends, ruleset) {
+        Ok(()) => start(slots, plan, in_slot, cgroup),
+        Err(error) => Err(LaunchError {
+            stage: Stage::Stdio,
+            errno: error.raw_os_error(),
+            index: u32::MAX,
+        }),
+    };
+    slots.clear();
+    launched
 }
 
-impl LaunchError {
-    /// The error a caller sees.
-    pub(crate) fn explain(self, plan: &Plan) -> SpawnError {
-        let _ = plan;
-        todo!()
+/// The launch, with everything in its slot.
+fn start(
+    slots: &mut Slots,
+    plan: &Plan,
+    ruleset: Ruleset,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> Result<Launched, LaunchError> {
+    let argv = pointers(&plan.argv);
+    let envp = pointers(&plan.envp);
+    let mounts = plan.restrictions.as_ref().and_then(|r| r.mounts.as_ref());
+    let ids = mounts.and_then(|mounts| mounts.user_namespace);
+    let namespaces = match (mounts, ids) {
+        (None, _) => Namespaces::None,
+        (Some(_), None) => Namespaces::Mounts,
+        (Some(_), Some(_)) => Namespaces::UserAndMounts,
+    };
+    let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
+    let uid_map = ids.map(|(uid, _)| map(uid)).unwrap_or_default();
+    let gid_map = ids.map(|(_, gid)| map(gid)).unwrap_or_default();
+    let mut job = Job {
+        programs: &plan.programs,
+        argv: &argv,
+        envp: &envp,
+        cwd: &plan.cwd,
+        terminal: plan.terminal,
+        rlimits: &plan.rlimits,
+        open_files: slots.open_files(),
+        stdio: slots.stdio(),
+        ruleset: (ruleset == Ruleset::Given).then(|| slots.ruleset()),
+        last_slot: slots.last(),
+        restrictions: plan.restrictions.as_ref(),
+        uid_map: &uid_map,
+        gid_map: &gid_map,
+        parent: rustix::process::getpid().as_raw_pid(),
+        failure: None,
+    };
+    let cloned = clone::clone(&mut slots.stack, &mut job, namespaces, cgroup);
+    let (pid, pidfd) = cloned.map_err(|errno| LaunchError {
+        stage: Stage::Clone,
+        errno,
+        index: u32::MAX,
+    })?;
+    match job.failure {
+        None => Ok(Launched { pid, pidfd }),
+        Some(failure) => {
+            reap(pidfd.as_fd());
+            Err(failure)
+        }
     }
 }
 
-impl Plan {
-    /// As bytes for the keeper.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        todo!()
-    }
+/// The addresses of the strings and a null pointer, as the exec wants them.
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    let strings = strings.iter().map(|string| string.as_ptr());
+    strings.chain([ptr::null()]).collect()
+}
 
-    /// From bytes of [`Plan::encode`]; `None` if they are none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let _ = bytes;
-        todo!()
-    }
+/// Takes away a child that is exiting. That it is nobody's child any more is as good.
+fn reap(pidfd: BorrowedFd<'_>) {
+    let _ = rustix::io::retry_on_intr(|| {
+        rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED)
+    });
 }

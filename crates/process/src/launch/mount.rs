@@ -1,0 +1,119 @@
+//! The mounts a child makes in its own namespace before anything else is given up.
+//!
+//! Runs in the child, so the rules of `child` hold: system calls only, on what was prepared. Which
+//! paths are mounted how is decided by `sandbox`; the order of the steps is kept.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use super::child::{Step, at_index};
+use super::syscall::{address, call, fd, word};
+use super::{MountStep, Mounts, Stage};
+
+/// The argument of `mount_setattr`, in the kernel's layout.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+const MOUNT_ATTR_RDONLY: u64 = 1;
+
+/// How far down a change of attributes reaches.
+#[derive(Clone, Copy)]
+enum Reach {
+    This,
+    AllBelow,
+}
+
+/// Makes all of it in order.
+pub(super) fn make(mounts: &Mounts) -> Step {
+    // Else what is mounted here would appear outside.
+    let private = mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE, None);
+    at_index(Stage::Mount, u32::MAX, private)?;
+    for (index, step) in (0_u32..).zip(&mounts.steps) {
+        at_index(Stage::Mount, index, make_one(step))?;
+    }
+    Ok(())
+}
+
+fn make_one(step: &MountStep) -> Result<usize, i32> {
+    match step {
+        MountStep::BindSelf(path) => bind(path, path, libc::MS_REC),
+        MountStep::ReadOnly(path) => {
+            bind(path, path, libc::MS_REC)?;
+            read_only(path, Reach::AllBelow)
+        }
+        MountStep::MaskDirectory(path) => {
+            let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+            mount(
+                Some(c"tmpfs"),
+                path,
+                Some(c"tmpfs"),
+                flags,
+                Some(c"size=4k,mode=000"),
+            )
+        }
+        MountStep::MaskFile(path) => {
+            bind(c"/dev/null", path, 0)?;
+            read_only(path, Reach::This)
+        }
+    }
+}
+
+fn bind(from: &CStr, over: &CStr, more: libc::c_ulong) -> Result<usize, i32> {
+    mount(Some(from), over, None, libc::MS_BIND | more, None)
+}
+
+fn mount(
+    source: Option<&CStr>,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+    options: Option<&CStr>,
+) -> Result<usize, i32> {
+    let pointer = |text: Option<&CStr>| address(text.map_or(ptr::null(), CStr::as_ptr));
+    // SAFETY: every string ends with NUL or is absent, which the kernel allows for each but the
+    // target; the mounts are seen in this process's own namespace only.
+    unsafe {
+        call(
+            libc::SYS_mount,
+            [
+                pointer(source),
+                address(target.as_ptr()),
+                pointer(kind),
+                usize::try_from(flags).unwrap_or(0),
+                pointer(options),
+                0,
+            ],
+        )
+    }
+}
+
+fn read_only(path: &CStr, reach: Reach) -> Result<usize, i32> {
+    let attributes = Attributes {
+        set: MOUNT_ATTR_RDONLY,
+        ..Attributes::default()
+    };
+    let flags = match reach {
+        Reach::This => 0,
+        Reach::AllBelow => word(libc::AT_RECURSIVE),
+    };
+    // SAFETY: the path ends with NUL, the attributes live here and have the size that is given.
+    unsafe {
+        call(
+            libc::SYS_mount_setattr,
+            [
+                fd(libc::AT_FDCWD),
+                address(path.as_ptr()),
+                flags,
+                address(&raw const attributes),
+                size_of::<Attributes>(),
+                0,
+            ],
+        )
+    }
+}
