@@ -3,12 +3,18 @@
 //! A policy is enforced completely or the spawn fails. There is no partial mode and no fall-back.
 //! What this machine can enforce was found by a trial child at the start of the service.
 
+mod denial;
+mod policy;
+
+pub use self::denial::looks_denied;
+pub use self::policy::PathPolicy;
+
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::error::SpawnError;
+use crate::error::{SpawnError, SpawnErrorKind};
 use crate::launch::Restrictions;
-use crate::report::{Confined, MountsBy};
+use crate::report::{Confined, FsEnforcement, MountsBy, NetworkEnforcement};
 
 /// What a process may touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +112,12 @@ pub(crate) struct Surroundings<'a> {
 impl Machine {
     /// Tries everything with trial children; blocks.
     pub(crate) fn probe() -> Self {
-        todo!()
+        let untried = "no trial child yet";
+        Self {
+            landlock: Err(untried.to_owned()),
+            seccomp: Err(untried.to_owned()),
+            mounts: Err(untried.to_owned()),
+        }
     }
 
     /// Makes a policy ready, or says why it cannot be enforced.
@@ -115,7 +126,36 @@ impl Machine {
         policy: &Sandbox,
         around: Surroundings<'_>,
     ) -> Result<Confinement, SpawnError> {
-        let _ = (policy, around);
-        todo!()
+        let _ = around;
+        let confined = Confined {
+            policy: policy.name(),
+            fs: FsEnforcement::None,
+            landlock_abi: None,
+            network: NetworkEnforcement::Open,
+            scopes: false,
+        };
+        match policy {
+            Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { network: true } => {
+                Ok(Confinement {
+                    restrictions: None,
+                    ruleset: None,
+                    confined,
+                })
+            }
+            _ => Err(SpawnError::new(SpawnErrorKind::SandboxUnavailable)),
+        }
+    }
+}
+
+impl Sandbox {
+    /// The word used in reports and on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::ReadOnly { .. } => "read-only",
+            Self::WorkspaceWrite { .. } => "workspace-write",
+            Self::Custom { .. } => "custom",
+            Self::DangerFullAccess => "danger-full-access",
+            Self::ExternalSandbox { .. } => "external",
+        }
     }
 }
