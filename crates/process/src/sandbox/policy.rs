@@ -6,9 +6,10 @@
 //! made to enforce it is the business of `layout`, `landlock` and `filter`; a service that opens files
 //! for a client itself asks a [`PathPolicy`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{SpawnError, SpawnErrorKind};
 use crate::sandbox::{Access, MissingPath, Sandbox};
@@ -69,6 +70,8 @@ impl PathPolicy {
 pub(super) struct Rules {
     /// Ordered by components, so that what lies below a path follows it.
     paths: BTreeMap<PathBuf, Access>,
+    /// Links on the way to what is not writable. Whoever replaces one has replaced what it protects.
+    links: BTreeSet<PathBuf>,
 }
 
 impl Rules {
@@ -97,7 +100,8 @@ impl Rules {
             Sandbox::Custom { rules: given, .. } => {
                 for rule in given {
                     match canonical(&rule.path)? {
-                        Some(path) => rules.add(path, rule.access),
+                        Some(path) if rule.access == Access::Write => rules.add(path, rule.access),
+                        Some(path) => rules.add_protected(&rule.path, path, rule.access)?,
                         None if rule.missing == MissingPath::Skip => {}
                         None => return Err(refused(&rule.path).os(libc::ENOENT)),
                     }
@@ -111,6 +115,21 @@ impl Rules {
     fn add(&mut self, path: PathBuf, access: Access) {
         let entry = self.paths.entry(path).or_insert(access);
         *entry = access.min(*entry);
+    }
+
+    /// A path that is not writable, together with the links that led to it.
+    fn add_protected(
+        &mut self,
+        given: &Path,
+        path: PathBuf,
+        access: Access,
+    ) -> Result<(), SpawnError> {
+        if given != path {
+            let links = links_on(given).map_err(|error| unresolved(given, &error))?;
+            self.links.extend(links);
+        }
+        self.add(path, access);
+        Ok(())
     }
 
     /// A temporary directory. One that is missing or relative to who knows what is not writable.
@@ -131,8 +150,9 @@ impl Rules {
             return Err(refused(given).os(libc::ENOTDIR));
         }
         for name in PROTECTED {
-            if let Some(path) = canonical(&root.join(name))? {
-                self.add(path, Access::Read);
+            let given = root.join(name);
+            if let Some(path) = canonical(&given)? {
+                self.add_protected(&given, path, Access::Read)?;
             }
         }
         self.add_writable(root, given)
@@ -162,6 +182,11 @@ impl Rules {
             .fold(self.access(path), Access::min)
     }
 
+    /// The links that lead to what is not writable, each where it really lies.
+    pub(super) fn links(&self) -> impl Iterator<Item = &Path> {
+        self.links.iter().map(PathBuf::as_path)
+    }
+
     /// Every rule, a directory before what lies in it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, Access)> {
         self.paths
@@ -178,8 +203,52 @@ fn canonical(path: &Path) -> Result<Option<PathBuf>, SpawnError> {
     match path.canonicalize() {
         Ok(path) => Ok(Some(path)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(refused(path).os(error.raw_os_error().unwrap_or(libc::EIO))),
+        Err(error) => Err(unresolved(path, &error)),
     }
+}
+
+fn unresolved(path: &Path, error: &io::Error) -> SpawnError {
+    refused(path).os(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// As many links as the kernel follows in one path.
+const LINKS_MAX: usize = 40;
+
+/// The links that are followed on the way along an absolute path that leads to something.
+fn links_on(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut links = Vec::new();
+    let mut at = PathBuf::from("/");
+    let mut rest: Vec<OsString> = names(path);
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        if !next.symlink_metadata()?.is_symlink() {
+            at = next;
+            continue;
+        }
+        let target = next.read_link()?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+        links.push(next);
+        if links.len() > LINKS_MAX {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+    }
+    Ok(links)
+}
+
+/// The names of a path, last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    path.components()
+        .rev()
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
+        .map(|part| part.as_os_str().to_owned())
+        .collect()
 }
 
 fn is_missing(error: &io::Error) -> bool {
