@@ -3,18 +3,33 @@
 //! A policy is enforced completely or the spawn fails. There is no partial mode and no fall-back.
 //! What this machine can enforce was found by a trial child at the start of the service.
 
+mod aliases;
 mod denial;
+mod filter;
+mod landlock;
+mod layout;
 mod policy;
+mod probe;
+#[cfg(test)]
+mod tests;
 
 pub use self::denial::looks_denied;
 pub use self::policy::PathPolicy;
 
+use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{SpawnError, SpawnErrorKind};
-use crate::launch::Restrictions;
+use crate::launch::{MountStep, Mounts, Restrictions};
 use crate::report::{Confined, FsEnforcement, MountsBy, NetworkEnforcement};
+
+use self::filter::Network;
+use self::landlock::Ruleset;
+use self::layout::{Cover, Layout};
+use self::policy::Rules;
 
 /// What a process may touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,39 +127,219 @@ pub(crate) struct Surroundings<'a> {
 impl Machine {
     /// Tries everything with trial children; blocks.
     pub(crate) fn probe() -> Self {
-        let untried = "no trial child yet";
-        Self {
-            landlock: Err(untried.to_owned()),
-            seccomp: Err(untried.to_owned()),
-            mounts: Err(untried.to_owned()),
-        }
+        probe::probe()
     }
 
-    /// Makes a policy ready, or says why it cannot be enforced.
+    /// Makes a policy ready, or says why it cannot be enforced. Blocks on the file system for as long
+    /// as it takes to look at the policy's paths.
     pub(crate) fn confine(
         &self,
         policy: &Sandbox,
         around: Surroundings<'_>,
     ) -> Result<Confinement, SpawnError> {
-        let _ = around;
-        let confined = Confined {
-            policy: policy.name(),
-            fs: FsEnforcement::None,
-            landlock_abi: None,
-            network: NetworkEnforcement::Open,
-            scopes: false,
+        let network = policy.network();
+        let Some(rules) = Rules::of(policy, around.tmpdir)? else {
+            return match network {
+                Network::Open => Ok(Confinement::none(policy)),
+                Network::Off => self.confine_network(policy),
+            };
         };
-        match policy {
-            Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { network: true } => {
-                Ok(Confinement {
-                    restrictions: None,
-                    ruleset: None,
-                    confined,
-                })
-            }
-            _ => Err(SpawnError::new(SpawnErrorKind::SandboxUnavailable)),
+        let abi = self.landlock_abi()?;
+        let layout = Layout::of(&rules, around.pts)?;
+        let frozen = layout
+            .grants
+            .iter()
+            .all(|(_, access)| *access < Access::Write);
+        let filter = self.filter(filter::Scope {
+            network,
+            files: if frozen {
+                filter::Files::Frozen
+            } else {
+                filter::Files::Confined
+            },
+        })?;
+        let mounts = self.mounts(&layout)?;
+        Ok(Confinement {
+            confined: Confined {
+                policy: policy.name(),
+                fs: match mounts {
+                    None => FsEnforcement::Landlock,
+                    Some(_) => FsEnforcement::LandlockAndMounts,
+                },
+                landlock_abi: Some(abi),
+                network: network.enforcement(),
+                scopes: landlock::has_scopes(abi),
+            },
+            ruleset: Some(ruleset(abi, network, &layout, around.pts)?),
+            restrictions: Some(Restrictions {
+                mounts,
+                capabilities_kept: capabilities_kept(),
+                filter,
+            }),
+        })
+    }
+
+    /// Files are somebody else's concern, the network is not.
+    fn confine_network(&self, policy: &Sandbox) -> Result<Confinement, SpawnError> {
+        let filter = self.filter(filter::Scope {
+            network: Network::Off,
+            files: filter::Files::Untouched,
+        })?;
+        // The filter suffices; the ruleset also keeps it out of processes that are not filtered.
+        let abi = self
+            .landlock
+            .iter()
+            .copied()
+            .find(|abi| landlock::has_tcp(*abi));
+        let about = landlock::About {
+            files: landlock::Files::Untouched,
+            tcp: landlock::Tcp::Forbidden,
+        };
+        let ruleset = abi.map(|abi| Ruleset::new(abi, about).map_err(|error| unavailable(&error)));
+        Ok(Confinement {
+            restrictions: Some(Restrictions {
+                mounts: None,
+                capabilities_kept: capabilities_kept(),
+                filter,
+            }),
+            ruleset: ruleset.transpose()?.map(Ruleset::into_fd),
+            confined: Confined {
+                landlock_abi: abi,
+                network: Network::Off.enforcement(),
+                ..Confinement::none(policy).confined
+            },
+        })
+    }
+
+    fn landlock_abi(&self) -> Result<u32, SpawnError> {
+        let absent = |why: &str| {
+            SpawnError::new(SpawnErrorKind::SandboxUnavailable).because(format!("Landlock: {why}"))
+        };
+        match &self.landlock {
+            Ok(abi) if *abi >= landlock::ABI_MIN => Ok(*abi),
+            Ok(abi) => Err(absent(&format!(
+                "version {abi} cannot refuse truncation, version {} is needed",
+                landlock::ABI_MIN
+            ))),
+            Err(why) => Err(absent(why)),
         }
     }
+
+    fn filter(&self, scope: filter::Scope) -> Result<Vec<[u8; 8]>, SpawnError> {
+        let absent = |why: &str| {
+            SpawnError::new(SpawnErrorKind::SandboxUnavailable)
+                .because(format!("filter of system calls: {why}"))
+        };
+        self.seccomp.as_ref().map_err(|why| absent(why))?;
+        filter::program(scope).ok_or_else(|| absent(filter::UNKNOWN_ARCHITECTURE))
+    }
+
+    fn mounts(&self, layout: &Layout) -> Result<Option<Mounts>, SpawnError> {
+        let mut covers = layout.mounts.iter();
+        // The most telling one is what is to be protected, not what lies above it.
+        let Some((path, _)) = covers
+            .clone()
+            .find(|(_, cover)| **cover != Cover::Pin)
+            .or_else(|| covers.next())
+        else {
+            return Ok(None);
+        };
+        let by = self.mounts.as_ref().map_err(|why| {
+            policy::refused(path).because(format!("it needs a mount of its own: {why}"))
+        })?;
+        let steps = layout.mounts.iter().map(|(path, cover)| step(path, *cover));
+        Ok(Some(Mounts {
+            user_namespace: by.user_namespace(),
+            steps: steps.collect::<Result<_, _>>()?,
+        }))
+    }
+}
+
+impl MountsBy {
+    /// The ids to keep in a user namespace. Root gets none: in it, what belongs to others could not be
+    /// written.
+    fn user_namespace(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Root => None,
+            Self::UserNamespace => Some((
+                rustix::process::geteuid().as_raw(),
+                rustix::process::getegid().as_raw(),
+            )),
+        }
+    }
+}
+
+impl Confinement {
+    fn none(policy: &Sandbox) -> Self {
+        Self {
+            restrictions: None,
+            ruleset: None,
+            confined: Confined {
+                policy: policy.name(),
+                fs: FsEnforcement::None,
+                landlock_abi: None,
+                network: NetworkEnforcement::Open,
+                scopes: false,
+            },
+        }
+    }
+}
+
+fn ruleset(
+    abi: u32,
+    network: Network,
+    layout: &Layout,
+    pts: Option<&Path>,
+) -> Result<OwnedFd, SpawnError> {
+    let about = landlock::About {
+        files: landlock::Files::Confined,
+        tcp: match network {
+            Network::Open => landlock::Tcp::Untouched,
+            Network::Off => landlock::Tcp::Forbidden,
+        },
+    };
+    let ruleset = Ruleset::new(abi, about).map_err(|error| unavailable(&error))?;
+    for (path, access) in &layout.grants {
+        let granted = ruleset.grant(path, *access);
+        granted.map_err(|error| policy::unresolved(path, &error))?;
+    }
+    for device in layout::always_writable(pts) {
+        match ruleset.grant(device, Access::Write) {
+            // A machine without one of them has nothing to allow.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            granted => granted.map_err(|error| policy::unresolved(device, &error))?,
+        }
+    }
+    Ok(ruleset.into_fd())
+}
+
+fn step(path: &Path, cover: Cover) -> Result<MountStep, SpawnError> {
+    let name = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| SpawnError::new(SpawnErrorKind::NulByte).at(path))?;
+    Ok(match cover {
+        Cover::Pin => MountStep::BindSelf(name),
+        Cover::ReadOnly => MountStep::ReadOnly(name),
+        Cover::Mask if path.is_dir() => MountStep::MaskDirectory(name),
+        Cover::Mask => MountStep::MaskFile(name),
+    })
+}
+
+/// Root must be able to write roots that belong to others, and nothing else of what it could.
+fn capabilities_kept() -> u64 {
+    const CHOWN: u64 = 1 << 0;
+    const DAC_OVERRIDE: u64 = 1 << 1;
+    const FOWNER: u64 = 1 << 3;
+    if rustix::process::geteuid().is_root() {
+        CHOWN | DAC_OVERRIDE | FOWNER
+    } else {
+        0
+    }
+}
+
+fn unavailable(error: &io::Error) -> SpawnError {
+    SpawnError::new(SpawnErrorKind::SandboxUnavailable)
+        .os(error.raw_os_error().unwrap_or(libc::EIO))
+        .because("Landlock ruleset")
 }
 
 impl Sandbox {
@@ -156,6 +351,22 @@ impl Sandbox {
             Self::Custom { .. } => "custom",
             Self::DangerFullAccess => "danger-full-access",
             Self::ExternalSandbox { .. } => "external",
+        }
+    }
+
+    fn network(&self) -> Network {
+        match self {
+            Self::ReadOnly { network }
+            | Self::WorkspaceWrite { network, .. }
+            | Self::Custom { network, .. }
+            | Self::ExternalSandbox { network } => {
+                if *network {
+                    Network::Open
+                } else {
+                    Network::Off
+                }
+            }
+            Self::DangerFullAccess => Network::Open,
         }
     }
 }

@@ -7,6 +7,11 @@
 
 use libc::{c_long, sock_filter};
 
+use crate::report::NetworkEnforcement;
+
+/// Why there is no program.
+pub(super) const UNKNOWN_ARCHITECTURE: &str = "known for x86_64 and aarch64 only";
+
 /// What a process may still do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
@@ -18,6 +23,16 @@ pub(super) struct Scope {
 pub(super) enum Network {
     Open,
     Off,
+}
+
+impl Network {
+    /// The same, for reports.
+    pub(super) fn enforcement(self) -> NetworkEnforcement {
+        match self {
+            Self::Open => NetworkEnforcement::Open,
+            Self::Off => NetworkEnforcement::Seccomp,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +78,7 @@ const MOUNTS: &[c_long] = &[
 const METADATA: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    SYS_FCHMODAT2,
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
@@ -90,7 +105,8 @@ const METADATA_OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const METADATA_OLD: &[c_long] = &[];
 
-// Newer than the library's list, and the same number on every architecture.
+// Not in every list of the library, and the same number on every architecture.
+const SYS_FCHMODAT2: c_long = 452;
 const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_OPEN_TREE_ATTR: c_long = 467;

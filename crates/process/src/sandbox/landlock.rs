@@ -125,10 +125,9 @@ impl Ruleset {
                 Tcp::Forbidden if has_tcp(abi) => BIND_AND_CONNECT_TCP,
                 Tcp::Forbidden | Tcp::Untouched => 0,
             },
-            scoped: if has_scopes(abi) {
-                ABSTRACT_SOCKETS_AND_SIGNALS
-            } else {
-                0
+            scoped: match about.files {
+                Files::Confined if has_scopes(abi) => ABSTRACT_SOCKETS_AND_SIGNALS,
+                Files::Confined | Files::Untouched => 0,
             },
         };
         // SAFETY: the attributes live here and are as large as said; an older kernel accepts a larger

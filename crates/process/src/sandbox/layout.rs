@@ -43,14 +43,11 @@ impl Layout {
             if always_writable(pts).any(|device| device == path) {
                 continue;
             }
-            let around = match path.parent() {
-                Some(parent) => rules.access(parent),
-                None => Access::Deny,
-            };
-            if access > around {
-                layout.grant(path, access)?;
-            } else if access < around {
+            let around = rules.around(path);
+            if access < around || rules.is_alias(path) {
                 layout.cover(path, access, pts)?;
+            } else if access > around {
+                layout.grant(path, access)?;
             }
         }
         layout.pin_links(rules);
@@ -80,12 +77,7 @@ impl Layout {
         Ok(())
     }
 
-    fn cover(
-        &mut self,
-        path: &Path,
-        access: Access,
-        pts: Option<&Path>,
-    ) -> Result<(), SpawnError> {
+    fn cover(&mut self, path: &Path, access: Access, pts: Option<&Path>) -> Result<(), SpawnError> {
         let cover = match access {
             Access::Deny => Cover::Mask,
             Access::Read | Access::Write => Cover::ReadOnly,
@@ -93,9 +85,7 @@ impl Layout {
         // Devices can be written on a read-only mount, but not below a mask.
         let hidden = always_writable(pts).find(|device| device.starts_with(path));
         if let (Cover::Mask, Some(device)) = (cover, hidden) {
-            return Err(
-                refused(path).because(format!("{} must stay writable", device.display()))
-            );
+            return Err(refused(path).because(format!("{} must stay writable", device.display())));
         }
         self.mounts.insert(path.to_owned(), cover);
         Ok(())
@@ -125,8 +115,7 @@ impl Layout {
 }
 
 fn is_renamable(path: &Path, rules: &Rules) -> bool {
-    path.parent()
-        .is_some_and(|parent| rules.access(parent) == Access::Write)
+    rules.around(path) == Access::Write
 }
 
 /// The devices every process may write to, and its own terminal.

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{SpawnError, SpawnErrorKind};
+use crate::sandbox::aliases::Aliases;
 use crate::sandbox::{Access, MissingPath, Sandbox};
 
 /// Writable under every policy, besides the process's own terminal.
@@ -72,6 +73,8 @@ pub(super) struct Rules {
     paths: BTreeMap<PathBuf, Access>,
     /// Links on the way to what is not writable. Whoever replaces one has replaced what it protects.
     links: BTreeSet<PathBuf>,
+    /// Other ways to what is not writable although its surroundings are.
+    aliases: BTreeSet<PathBuf>,
 }
 
 impl Rules {
@@ -108,7 +111,41 @@ impl Rules {
                 }
             }
         }
+        rules.add_aliases()?;
         Ok(Some(rules))
+    }
+
+    /// The most specific rule may name one of several paths to the same thing.
+    fn add_aliases(&mut self) -> Result<(), SpawnError> {
+        let inner: Vec<(PathBuf, Access)> = self
+            .iter()
+            .filter(|(path, access)| *access < self.around(path))
+            .map(|(path, access)| (path.to_owned(), access))
+            .collect();
+        let Some((first, _)) = inner.first() else {
+            return Ok(());
+        };
+        let known = Aliases::read().map_err(|error| unresolved(first, &error))?;
+        for (path, access) in &inner {
+            for alias in known.of(path) {
+                if !self.paths.contains_key(&alias) {
+                    self.aliases.insert(alias.clone());
+                    self.add(alias, *access);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is allowed in the directory that holds the path.
+    pub(super) fn around(&self, path: &Path) -> Access {
+        path.parent()
+            .map_or(Access::Deny, |parent| self.access(parent))
+    }
+
+    /// Whether the kernel would see what is granted around some other path to it.
+    pub(super) fn is_alias(&self, path: &Path) -> bool {
+        self.aliases.contains(path)
     }
 
     /// Of equal paths the stricter rule wins.
@@ -207,7 +244,7 @@ fn canonical(path: &Path) -> Result<Option<PathBuf>, SpawnError> {
     }
 }
 
-fn unresolved(path: &Path, error: &io::Error) -> SpawnError {
+pub(super) fn unresolved(path: &Path, error: &io::Error) -> SpawnError {
     refused(path).os(error.raw_os_error().unwrap_or(libc::EIO))
 }
 

@@ -1,0 +1,1 @@
+//! Policies, tried on real children.
