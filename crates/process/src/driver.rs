@@ -297,7 +297,11 @@ impl Driver {
         let pids = self.running.members();
         if !pids.is_empty() {
             self.shared.registry.counts.unkillable(pids.len());
-            tracing::error!(leader = self.running.pid(), ?pids, "processes could not be killed");
+            tracing::error!(
+                leader = self.running.pid(),
+                ?pids,
+                "processes could not be killed"
+            );
         }
     }
 

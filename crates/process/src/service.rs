@@ -1,16 +1,60 @@
 //! The service: starts processes, knows them all, and ends them when it stops.
+//!
+//! A spawn is prepared on the caller's task, done by the spawning thread and taken over by a driver
+//! on the service's runtime; whatever fails on the way leaves nothing behind. What a process does
+//! from then on is between its driver and its handles.
 
-use std::sync::Arc;
+mod counts;
+mod registry;
 
-use crate::error::{SpawnError, StartError};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+pub(crate) use registry::{Registry, Slot};
+
+use crate::contain::{Found, Request, Running, Spawner};
+use crate::driver::{Driver, Ends, Order, Shared, State};
+use crate::error::{SpawnError, SpawnErrorKind, StartError};
+use crate::input::Input;
+use crate::launch;
 use crate::options::Options;
+use crate::output::Store;
 use crate::process::Process;
-use crate::report::{Listed, Report};
-use crate::spec::Spec;
+use crate::report::{Confined, Listed, ProcessInfo, Report};
+use crate::sandbox::{Machine, Surroundings};
+use crate::spec::{Io, Spec};
+
+/// How long a stop waits for what was killed, before it leaves that to the keeper.
+const KILLED_MAX: Duration = Duration::from_secs(6);
 
 /// Starts and knows processes. Clones are the same service; dropping the last one ends everything.
-#[derive(Clone, Debug)]
-pub struct ProcessService {}
+#[derive(Clone)]
+pub struct ProcessService {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Arc<Registry>,
+    spawner: Arc<Spawner>,
+    machine: Machine,
+    report: Report,
+    /// The service's own environment, as it was at the start.
+    env: Vec<(OsString, OsString)>,
+    env_pass: Vec<String>,
+    retained_bytes: usize,
+    grace: Duration,
+    now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+    is_stopping: AtomicBool,
+    stopped: OnceCell<()>,
+}
 
 /// Counts since the start of the service, for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,42 +75,251 @@ pub struct Counters {
 
 impl ProcessService {
     /// Probes the machine, starts the spawning thread and the keeper. Must be called inside a tokio
-    /// runtime, on which the drivers then run.
-    pub fn start(options: Options) -> Result<Self, StartError> {
-        let _ = options;
-        todo!()
+    /// runtime with I/O and time, on which the drivers then run. Blocks for the time of a few spawns.
+    pub fn start(mut options: Options) -> Result<Self, StartError> {
+        let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let (spawner, found) = Spawner::start(&mut options)?;
+        let machine = Machine::probe();
+        let registry = Registry::new(
+            runtime,
+            options.retain_after_exit,
+            options.retained_bytes_max,
+            options.processes_max,
+        );
+        let inner = Inner {
+            registry: Arc::new(registry),
+            spawner: Arc::new(spawner),
+            report: report(found, &machine),
+            machine,
+            env: std::env::vars_os().collect(),
+            env_pass: options.env_pass,
+            retained_bytes: options.retained_output_bytes_per_process,
+            grace: options.shutdown_grace,
+            now_ms: options.now_ms,
+            is_stopping: AtomicBool::new(false),
+            stopped: OnceCell::new(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Starts a process. Cancelled, it leaves nothing behind.
     pub async fn spawn(&self, spec: Spec) -> Result<Process, SpawnError> {
-        let _ = spec;
-        todo!()
+        let slot = self.inner.registry.admit()?;
+        let (request, ends, confined) = self.inner.prepare(&spec)?;
+        let running = self.inner.spawner.spawn(request).await?;
+        self.inner.take_over(spec, running, ends, confined, slot)
     }
 
     /// All processes, oldest first: running ones and those whose output is still kept.
     pub fn list(&self) -> Vec<Listed> {
-        todo!()
+        let all = self.inner.registry.all();
+        all.iter().map(|shared| shared.listed()).collect()
     }
 
     /// What this machine offers and why something better is absent.
     pub fn report(&self) -> &Report {
-        todo!()
+        &self.inner.report
     }
 
-    /// Counts since the start.
+    /// Counts since the start. Looks at every process.
     pub fn counters(&self) -> Counters {
-        todo!()
+        let mut counters = Counters::default();
+        self.inner.registry.counts.fill(&mut counters);
+        for shared in self.inner.registry.all() {
+            let state = shared.lock();
+            counters.stalled += usize::from(state.is_stalled);
+            counters.retained_bytes += state.store.kept_charge();
+        }
+        counters
     }
 
     /// Ends everything gracefully within the grace period and waits for it. New spawns fail. Called
-    /// again while it runs: force.
+    /// again while it runs: force. Cancelled, the ends go on but nobody waits for them.
     pub async fn stop(&self) {
-        todo!()
+        let registry = &self.inner.registry;
+        let is_first = !self.inner.is_stopping.swap(true, Ordering::AcqRel);
+        let live = registry.stop();
+        if is_first {
+            let order = Order::Graceful {
+                interrupt: Duration::ZERO,
+                term: self.inner.grace,
+            };
+            for shared in &live {
+                shared.order(order);
+            }
+            drop(live);
+            if timeout(self.inner.grace, registry.emptied()).await.is_err() {
+                force(&registry.stop());
+            }
+        } else {
+            force(&live);
+        }
+        if timeout(KILLED_MAX, registry.emptied()).await.is_err() {
+            tracing::error!("processes could not be ended before the service stopped");
+        }
+        let spawner = Arc::clone(&self.inner.spawner);
+        let end = async {
+            // The thread is joined and the keeper waited for; that is no work for a worker.
+            let stopped = registry.runtime().spawn_blocking(move || spawner.stop());
+            if let Err(error) = stopped.await {
+                tracing::error!(%error, "the spawning thread could not be stopped");
+            }
+        };
+        self.inner.stopped.get_or_init(|| end).await;
     }
 }
 
-/// Starts a process on a default service of this program, started by the first call.
+impl Inner {
+    /// Everything that can fail before there is a child.
+    fn prepare(&self, spec: &Spec) -> Result<(Request, Ends, Confined), SpawnError> {
+        let env = spec.env.build(self.env.iter().cloned(), &self.env_pass);
+        let tmpdir = env.iter().find(|(name, _)| name == "TMPDIR");
+        let tmpdir = tmpdir.map(|(_, value)| value.clone());
+        let mut plan = launch::prepare(spec, env)?;
+        let (child_ends, our_ends) = launch::open_ends(spec.io, spec.delivery)?;
+        let around = Surroundings {
+            tmpdir: tmpdir.as_deref().map(Path::new),
+            pts: our_ends.pts.as_deref(),
+        };
+        let confinement = self.machine.confine(&spec.sandbox, around)?;
+        plan.restrictions = confinement.restrictions;
+        let request = Request {
+            plan,
+            ends: child_ends,
+            ruleset: confinement.ruleset,
+            containment: spec.containment,
+            memory_max: spec.limits.memory_max,
+            pids_max: spec.limits.pids_max,
+        };
+        let _inside = self.registry.runtime().enter();
+        let ends = Ends::watch(our_ends).map_err(|error| {
+            let refused = SpawnError::new(SpawnErrorKind::ResourceLimit);
+            refused.os(error.raw_os_error().unwrap_or(0))
+        })?;
+        Ok((request, ends, confinement.confined))
+    }
+
+    /// Gives a started process its driver. Nothing here waits, so that it cannot be cancelled.
+    fn take_over(
+        &self,
+        spec: Spec,
+        running: Running,
+        ends: Ends,
+        confined: Confined,
+        slot: Slot,
+    ) -> Result<Process, SpawnError> {
+        let running = Arc::new(running);
+        let input = if ends.has_input() {
+            Input::open()
+        } else {
+            Input::closed()
+        };
+        let store = Store::new(spec.io, spec.delivery, self.retained_bytes);
+        let size = match spec.io {
+            Io::Pty(size) => Some(size),
+            Io::Pipe { .. } => None,
+        };
+        let mut state = State::new(store, input, size);
+        state.running = Some(Arc::clone(&running));
+        state.terminal = ends.terminal();
+        let info = ProcessInfo {
+            pid: running.pid(),
+            containment: running.kind(),
+            sandbox: confined,
+            started_at_ms: (self.now_ms)(),
+        };
+        let shared = self.registry.enter(|id| {
+            Arc::new(Shared {
+                id,
+                info,
+                argv0: spec.argv.into_iter().next().unwrap_or_default(),
+                cwd: spec.cwd,
+                io: spec.io,
+                ends_on_drop: spec.end_on_drop,
+                registry: Arc::clone(&self.registry),
+                state: Mutex::new(state),
+                ended: tokio::sync::Notify::new(),
+                arrived: tokio::sync::Notify::new(),
+            })
+        })?;
+        self.registry.counts.spawned();
+        let driver = Driver::new(
+            Arc::clone(&shared),
+            running,
+            ends,
+            spec.timeout,
+            spec.survivors,
+            slot,
+        );
+        self.registry.runtime().spawn(driver);
+        Ok(Process::new(shared))
+    }
+}
+
+impl Drop for Inner {
+    /// The last handle of the service is gone: everything is killed before this returns.
+    fn drop(&mut self) {
+        force(&self.registry.stop());
+        self.registry.clear();
+        if !self.stopped.initialized() {
+            self.spawner.stop();
+        }
+    }
+}
+
+impl fmt::Debug for ProcessService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessService")
+            .field("report", &self.inner.report)
+            .finish_non_exhaustive()
+    }
+}
+
+fn force(processes: &[Arc<Shared>]) {
+    for shared in processes {
+        shared.force();
+    }
+}
+
+fn report(found: Found, machine: &Machine) -> Report {
+    Report {
+        containment: found.kind,
+        containment_absent: found.absent,
+        cgroup_root: found.cgroup_root,
+        cgroup_controllers: found.controllers,
+        landlock: machine.landlock.clone(),
+        seccomp: machine.seccomp.clone(),
+        mounts: machine.mounts.clone(),
+    }
+}
+
+/// The service of [`spawn`], and whether the runtime it runs on is still there.
+static DEFAULT: Mutex<Option<(ProcessService, Weak<()>)>> = Mutex::new(None);
+
+/// Starts a process on a default service of this program. The first call starts the service, on its
+/// own runtime; when that runtime is gone, the next call starts another.
 pub async fn spawn(spec: Spec) -> Result<Process, SpawnError> {
-    let _ = (spec, Arc::new(()));
-    todo!()
+    default_service()?.spawn(spec).await
+}
+
+fn default_service() -> Result<ProcessService, SpawnError> {
+    let mut default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((service, runtime)) = &*default
+        && runtime.strong_count() > 0
+    {
+        return Ok(service.clone());
+    }
+    let service = ProcessService::start(Options::default())
+        .map_err(|error| SpawnError::new(SpawnErrorKind::Other).because(error.to_string()))?;
+    // Dropped with the runtime: a task that never ends.
+    let alive = Arc::new(());
+    let runtime = Arc::downgrade(&alive);
+    service.inner.registry.runtime().spawn(async move {
+        std::future::pending::<()>().await;
+        drop(alive);
+    });
+    *default = Some((service.clone(), runtime));
+    Ok(service)
 }

@@ -78,7 +78,10 @@ pub(crate) struct Orders {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    Graceful { interrupt: Duration, term: Duration },
+    Graceful {
+        interrupt: Duration,
+        term: Duration,
+    },
     /// As if the spec's timeout had passed.
     Timeout,
     /// The containment was killed by whoever gave the order.
@@ -162,7 +165,11 @@ impl Shared {
     /// The driver's look at what it was asked to do. Whatever is changed after it wakes the driver.
     pub(super) fn look(&self, cx: &Context<'_>) -> Look {
         let mut state = self.lock();
-        if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        if !state
+            .driver
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
             state.driver = Some(cx.waker().clone());
         }
         Look {
@@ -212,15 +219,19 @@ impl Shared {
         event
     }
 
-    /// Everything up to `seq` counts as delivered.
-    pub(crate) fn skip_to(&self, seq: u64) {
+    /// Everything up to `seq` counts as delivered; the number of the close, if it was told.
+    pub(crate) fn skip_to(&self, seq: u64) -> Option<u64> {
         let mut state = self.lock();
+        // What is not there yet cannot be skipped.
+        let seq = seq.min(state.store.last_seq());
         state.consumer.position = state.consumer.position.max(seq);
         state.store.deliver(seq);
         let below = state.window / 2;
         let driver = state.unstall(below);
+        let closed = state.store.closed().map(|(seq, _)| seq);
         drop(state);
         wake(driver);
+        closed
     }
 
     pub(crate) fn set_window(&self, bytes: usize) {

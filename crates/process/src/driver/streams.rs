@@ -60,6 +60,16 @@ impl Ends {
             terminal: Some(master),
         })
     }
+
+    /// Whether anything can be written.
+    pub(crate) fn has_input(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// The terminal's master, for its size and its foreground group.
+    pub(crate) fn terminal(&self) -> Option<Arc<AsyncFd<OwnedFd>>> {
+        self.terminal.clone()
+    }
 }
 
 /// What a read found.
@@ -207,7 +217,11 @@ pub(super) enum Sink {
 
 impl Sink {
     /// Writes what fits. An error means that nobody reads any more.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         loop {
             match self {
                 Self::Pipe(fd) => match write(fd, bytes) {

@@ -19,7 +19,9 @@ impl Timer {
             self.sleep = None;
             return Poll::Pending;
         };
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() != deadline {
             sleep.as_mut().reset(deadline);
         }

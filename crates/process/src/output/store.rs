@@ -31,7 +31,10 @@ pub(crate) struct Store {
     last_output: u64,
     /// The newest number that is no longer there.
     last_evicted: u64,
+    /// Everything counts as delivered at once.
     retains: bool,
+    /// Output is not even numbered. Only a terminal is read for that; pipes are not made.
+    discards: bool,
     exited: Option<(u64, ExitStatus)>,
     closed: Option<(u64, bool)>,
 }
@@ -88,6 +91,7 @@ impl Store {
             last_output: 0,
             last_evicted: 0,
             retains: delivery == Delivery::Retain,
+            discards: delivery == Delivery::Discard,
             exited: None,
             closed: None,
         }
@@ -96,6 +100,9 @@ impl Store {
     /// Output that was read.
     pub(crate) fn push(&mut self, name: StreamName, mut bytes: Bytes) {
         debug_assert!(self.closed.is_none(), "nothing follows the close");
+        if self.discards {
+            return;
+        }
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.name == name) else {
             debug_assert!(false, "the process has no such stream");
             return;
@@ -168,7 +175,7 @@ impl Store {
 
     /// Everything up to `through` was delivered; never moves back.
     pub(crate) fn deliver(&mut self, through: u64) {
-        let through = through.min(self.next_seq - 1);
+        let through = through.min(self.last_seq());
         if through <= self.delivered {
             return;
         }
@@ -278,6 +285,11 @@ impl Store {
         self.last_output > after
             || self.exited.is_some_and(|(seq, _)| seq > after)
             || self.closed.is_some()
+    }
+
+    /// The last number that was given.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.next_seq - 1
     }
 
     pub(crate) fn undelivered_bytes(&self) -> usize {

@@ -6,6 +6,7 @@
 //! of a process is called under it except its own short lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::process::ProcessId;
 pub(crate) struct Registry {
     pub(crate) counts: Counts,
     /// Told when the last process is over.
-    pub(super) idle: Notify,
+    idle: Notify,
     runtime: Handle,
     retain_after_exit: Duration,
     retained_bytes_max: usize,
@@ -95,7 +96,9 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Processes> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn runtime(&self) -> &Handle {
@@ -155,9 +158,17 @@ impl Registry {
         live.map(|entry| Arc::clone(&entry.shared)).collect()
     }
 
-    /// How many are started or being started and not over.
-    pub(super) fn live(&self) -> usize {
-        self.lock().live
+    /// Resolves when every process is over.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let mut idle = pin!(self.idle.notified());
+            // From here on a notice is not missed; only then is it safe to look.
+            idle.as_mut().enable();
+            if self.lock().live == 0 {
+                return;
+            }
+            idle.await;
+        }
     }
 
     /// Forgets everybody; drivers that still run do not need to be known.
@@ -279,7 +290,10 @@ fn release(gone: impl IntoIterator<Item = Arc<Shared>>) {
 /// Waits for the first closed process whose time has passed, until there is none.
 async fn forget_in_time(registry: Weak<Registry>) {
     loop {
-        let Some(next) = registry.upgrade().and_then(|registry| registry.forget_due()) else {
+        let Some(next) = registry
+            .upgrade()
+            .and_then(|registry| registry.forget_due())
+        else {
             return;
         };
         sleep_until(next).await;
