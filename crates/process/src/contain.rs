@@ -4,6 +4,8 @@
 //! of the process, the process group. The kind is chosen once, at the start of the service, by
 //! trying. Whoever holds a [`Running`] can end everything at once without waiting for anyone.
 
+mod keeper;
+
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -14,6 +16,8 @@ use crate::options::Options;
 use crate::report::ContainmentKind;
 use crate::spec::{Containment, Signal, Target};
 use crate::status::Rusage;
+
+pub use keeper::keeper_hook;
 
 /// One child to start.
 #[derive(Debug)]
@@ -118,10 +122,4 @@ impl Running {
     pub(crate) fn members(&self) -> Vec<i32> {
         todo!()
     }
-}
-
-/// Becomes the keeper if this program was started as one, and then does not return. To be called
-/// first in `main`; remembers that it was, so that a service may start this program again.
-pub fn keeper_hook() {
-    todo!()
 }
