@@ -1,12 +1,48 @@
 //! The service's end of the keeper.
+//!
+//! The invariant: a link exists only to a program that answered as a keeper of this version, and the
+//! keeper ends everything as soon as the link is gone, for whatever reason. What a dead keeper means
+//! for running processes is decided by whoever holds the link.
 
-use std::ffi::OsString;
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::MemfdFlags;
+use rustix::net::Shutdown;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::held::{Held, Starting};
-use crate::launch::{ChildEnds, LaunchError, Plan, Slots};
+use super::protocol::{self, INLINE_MAX, PACKET_MAX, RequestHead, ToKeeper};
+use super::socket::{self, FDS_MAX, Wait};
+use super::tree::{Root, is_named};
+use super::{MARKER, holder, was_hooked};
+use crate::environment::EnvSpec;
+use crate::launch::{self, ChildEnds, LaunchError, Launched, Plan, Slots};
+use crate::spec::Spec;
+
+/// How long a keeper may take to say hello: an exec of a large program from a cold disk.
+const HELLO_WITHIN: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
+
+/// How long a keeper that is told to end may take before it is left alone with what it has to end.
+const END_WITHIN: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 0,
+};
+
+/// How long a request may wait for room in the socket. Only a keeper that was stopped makes it wait.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+
+/// Variables the keeper gets: what its own program may need to be found and loaded.
+const ENVIRONMENT: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
 /// What the keeper is for.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +56,12 @@ pub(crate) enum Job<'a> {
 /// A running keeper. Dropping it makes the keeper end everything and exit, and waits for that a
 /// moment.
 #[derive(Debug)]
-pub(crate) struct KeeperLink {}
+pub(crate) struct KeeperLink {
+    link: OwnedFd,
+    /// Where requests go; without it the keeper starts nobody.
+    requests: Option<OwnedFd>,
+    keeper: Launched,
+}
 
 impl KeeperLink {
     /// Starts the keeper and waits until it is ready (bounded). `program` with its arguments, or this
@@ -32,21 +73,84 @@ impl KeeperLink {
         hold: &[OwnedFd],
         job: Job<'_>,
     ) -> io::Result<Self> {
-        let _ = (slots, program, hold, job);
-        todo!()
+        let plan = plan(program)?;
+        let (link, theirs) = socket::pair()?;
+        let null = null()?;
+        let ends = ChildEnds {
+            stdin: theirs,
+            stdout: null.try_clone()?,
+            stderr: null,
+        };
+        let launched = launch::launch(slots, &plan, &ends, None, None);
+        drop(ends);
+        let keeper = launched.map_err(|error| io::Error::other(error.explain(&plan)))?;
+        let mut started = Self {
+            link,
+            requests: None,
+            keeper,
+        };
+        match started.shake_hands(hold, job) {
+            Ok(()) => Ok(started),
+            Err(error) => {
+                // Whatever it is, it has started nobody for us.
+                let _ = rustix::process::pidfd_send_signal(&started.keeper.pidfd, Signal::KILL);
+                Err(error)
+            }
+        }
     }
 
+    fn shake_hands(&mut self, hold: &[OwnedFd], job: Job<'_>) -> io::Result<()> {
+        // A program that reads nothing must not make us wait.
+        let timeout = Some(SEND_WITHIN);
+        set_socket_timeout(&self.link, Timeout::Send, timeout)?;
+        for hold in hold.chunks(FDS_MAX) {
+            let fds: Vec<_> = hold.iter().map(AsFd::as_fd).collect();
+            self.tell(&ToKeeper::Hold, &fds)?;
+        }
+        match job {
+            Job::EndCgroup(path) => {
+                self.tell(&ToKeeper::BeginCgroup(path.as_os_str().as_bytes()), &[])?;
+            }
+            Job::Hold => {
+                let (requests, theirs) = socket::pair()?;
+                set_socket_timeout(&requests, Timeout::Send, timeout)?;
+                self.tell(&ToKeeper::BeginHolding, &[theirs.as_fd()])?;
+                self.requests = Some(requests);
+            }
+        }
+        if !is_ready(self.link.as_fd(), HELLO_WITHIN) {
+            return Err(no_keeper("it did not answer"));
+        }
+        let mut buffer = [0; PACKET_MAX];
+        let len = socket::recv(self.link.as_fd(), &mut buffer, &mut Vec::new(), Wait::No);
+        let len = len.map_err(|_reset| no_keeper("it ended without an answer"))?;
+        match protocol::decode_hello(&buffer[..len]) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(refusal)) => Err(io::Error::new(io::ErrorKind::Unsupported, refusal)),
+            None if len == 0 => Err(no_keeper("it ended without an answer")),
+            None => Err(no_keeper("it answered as something else")),
+        }
+    }
+
+    fn tell(&self, message: &ToKeeper<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = message.encode();
+        let sent = socket::send(self.link.as_fd(), &[IoSlice::new(&bytes)], fds);
+        sent.map_err(|_broken| no_keeper("it ended without an answer"))
+    }
+
+    /// Its pid.
     pub(crate) fn pid(&self) -> i32 {
-        todo!()
+        self.keeper.pid
     }
 
     /// Readable once the keeper is dead; for `AsyncFd` or `poll`.
     pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.keeper.pidfd.as_fd()
     }
 
+    /// Whether the keeper has died.
     pub(crate) fn is_dead(&self) -> bool {
-        todo!()
+        is_ready(self.pidfd(), Timespec::default())
     }
 
     /// Asks for a process without waiting for it. Any thread, any number in flight. An error is the
@@ -57,8 +161,34 @@ impl KeeperLink {
         ends: &ChildEnds,
         ruleset: Option<BorrowedFd<'_>>,
     ) -> io::Result<Starting> {
-        let _ = (plan, ends, ruleset);
-        todo!()
+        let Some(requests) = &self.requests else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let bytes = plan.encode();
+        let file = (bytes.len() > INLINE_MAX)
+            .then(|| file_of(&bytes))
+            .transpose()?;
+        let head = RequestHead {
+            ruleset: ruleset.is_some(),
+            file: file.is_some(),
+        };
+        let (ours, theirs) = socket::pair()?;
+        let streams = [&theirs, &ends.stdin, &ends.stdout, &ends.stderr];
+        let mut fds: Vec<_> = streams.into_iter().map(AsFd::as_fd).collect();
+        fds.extend(ruleset);
+        fds.extend(file.as_ref().map(AsFd::as_fd));
+        let inline = if file.is_some() {
+            &[]
+        } else {
+            bytes.as_slice()
+        };
+        let head = head.encode();
+        socket::send(
+            requests.as_fd(),
+            &[IoSlice::new(&head), IoSlice::new(inline)],
+            &fds,
+        )?;
+        Ok(Starting::new(ours))
     }
 
     /// [`KeeperLink::begin`] and a blocking wait for its result.
@@ -68,13 +198,95 @@ impl KeeperLink {
         ends: &ChildEnds,
         ruleset: Option<BorrowedFd<'_>>,
     ) -> io::Result<Result<Held, LaunchError>> {
-        let _ = (plan, ends, ruleset);
-        todo!()
+        self.begin(plan, ends, ruleset)?.wait()
+    }
+}
+
+impl Drop for KeeperLink {
+    fn drop(&mut self) {
+        // Not only closed: a child between its clone and its exec may have a copy.
+        let _ = rustix::net::shutdown(&self.link, Shutdown::Both);
+        self.requests = None;
+        if is_ready(self.pidfd(), END_WITHIN) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd()), options);
+        } else {
+            tracing::error!(pid = self.pid(), "the keeper still has somebody to end");
+        }
     }
 }
 
 /// Reaps holders that fell to this process because their keeper died; how many are left that still
 /// live. To be called after a keeper's death until it says 0 (each holder's `Gone` is a good moment).
 pub(crate) fn reap_fallen_holders() -> usize {
-    todo!()
+    let Some(root) = Root::this() else { return 0 };
+    let mut fallen = Vec::new();
+    root.children(|pid, dir| {
+        if is_named(dir, holder::NAME) {
+            fallen.extend(Pid::from_raw(pid));
+        }
+    });
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    let lives = |pid: &Pid| {
+        matches!(
+            rustix::process::waitid(WaitId::Pid(*pid), options),
+            Ok(None)
+        )
+    };
+    fallen.iter().filter(|pid| lives(pid)).count()
+}
+
+/// How the keeper is started.
+fn plan(program: Option<&[OsString]>) -> io::Result<Plan> {
+    let variable = |name: &str| Some((OsString::from(name), std::env::var_os(name)?));
+    let environment = ENVIRONMENT.into_iter().filter_map(variable).collect();
+    let argv = match program {
+        Some(program) => program.to_vec(),
+        None if was_hooked() => {
+            let name = std::env::args_os().next().unwrap_or_default();
+            vec![name, MARKER.into()]
+        }
+        None => {
+            let why = "there is no program for the keeper, and this one has no hook for it";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+    };
+    let mut spec = Spec::new(argv, std::env::current_dir().unwrap_or_else(|_| "/".into()));
+    spec.env = EnvSpec::default();
+    if program.is_none() {
+        // Also when the file was replaced or removed since.
+        spec.arg0 = spec.argv.first().cloned();
+        spec.argv[0] = OsStr::new("/proc/self/exe").to_owned();
+    }
+    launch::prepare(&spec, environment).map_err(io::Error::other)
+}
+
+fn no_keeper(why: &str) -> io::Error {
+    io::Error::other(format!("the program for the keeper is none: {why}"))
+}
+
+fn null() -> io::Result<OwnedFd> {
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    Ok(file.into())
+}
+
+/// A file of memory with these bytes, read from its start.
+fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::{Seek, Write};
+    let mut file = std::fs::File::from(rustix::fs::memfd_create("plan", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Whether the descriptor becomes readable or ends within the time.
+pub(super) fn is_ready(fd: BorrowedFd<'_>, within: Timespec) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    matches!(
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&within))),
+        Ok(1..)
+    )
 }

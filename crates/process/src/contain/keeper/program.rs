@@ -1,0 +1,386 @@
+//! The keeper's own program: begin, wait for the service's end, end everything, exit.
+//!
+//! The invariant: as long as somebody lives whom a holder of this keeper adopted, either that holder
+//! lives or the keeper is ending him. The keeper does no work per process but a fork: spares take
+//! their requests themselves. It ends on the end of its socket or of the service's process, whichever
+//! is seen first, and exits only when it has no children left.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::holder;
+use super::pace::Pace;
+use super::protocol::{self, PACKET_MAX, ToKeeper};
+use super::socket::{self, Wait};
+use super::sys::{self, Disposition, Forked, Waited};
+use super::tree::{self, Root, Visit};
+use super::{cgroup, sweep};
+
+/// The name of a keeper in `/proc`; see [`holder::NAME`].
+const NAME: &std::ffi::CStr = c"tl-keeper";
+
+/// Holders that wait for a request. The second covers the time in which the first one's successor is
+/// forked.
+const SPARES: usize = 2;
+
+/// See [`Orphans::quiet`].
+const QUIET_ROUNDS: u32 = 3;
+
+/// How long to wait before a fork that failed is tried again.
+const FORK_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Is the keeper until there is nothing left to keep. The service is at standard input.
+pub(super) fn run() -> io::Result<()> {
+    // First of all: being killed with the thread that started us is what we must not be.
+    rustix::process::set_parent_process_death_signal(None)?;
+    let service = rustix::process::getppid();
+    prepare_process()?;
+    let link = take_link()?;
+    let signals = sys::signal_fd(&[libc::SIGCHLD])?;
+    let Some(begun) = begin(&link)? else {
+        return Ok(());
+    };
+    let service =
+        service.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    let mut keeper = Keeper {
+        signals,
+        holders: BTreeSet::new(),
+        spares: Vec::new(),
+        orphans: None,
+        spawning: begun.requests.map(Spawning::new).transpose()?,
+    };
+    match keeper.keep(&link, service.as_ref())? {
+        Role::Keeper => keeper.end(begun.cgroup.as_deref()),
+        Role::Spare => {
+            drop((link, service));
+            keeper.be_spare()?;
+        }
+    }
+    // Closed last: whoever waits for these knows now that everything has ended. Holders have them
+    // too, so that this also holds when the keeper was killed.
+    drop(begun.hold);
+    Ok(())
+}
+
+fn prepare_process() -> io::Result<()> {
+    for signal in [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGPIPE,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+    ] {
+        sys::dispose(signal, Disposition::Ignore);
+    }
+    sys::dispose(libc::SIGCHLD, Disposition::Default);
+    sys::block_only(&[libc::SIGCHLD])?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let _ = rustix::thread::set_name(NAME);
+    // Not to keep a file system busy.
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+/// Moves the link away from standard input, so that no holder has it there.
+fn take_link() -> io::Result<OwnedFd> {
+    let link = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(link)
+}
+
+/// What the service asked for.
+struct Begun {
+    hold: Vec<OwnedFd>,
+    requests: Option<OwnedFd>,
+    cgroup: Option<PathBuf>,
+}
+
+/// Takes the service's wishes. `None` if it went away or was refused.
+fn begin(link: &OwnedFd) -> io::Result<Option<Begun>> {
+    let mut begun = Begun {
+        hold: Vec::new(),
+        requests: None,
+        cgroup: None,
+    };
+    let mut buffer = [0; PACKET_MAX];
+    loop {
+        let mut fds = Vec::new();
+        let len = socket::recv(link.as_fd(), &mut buffer, &mut fds, Wait::Yes)?;
+        if len == 0 {
+            return Ok(None);
+        }
+        match ToKeeper::decode(&buffer[..len]) {
+            Some(ToKeeper::Hold) => begun.hold.append(&mut fds),
+            Some(ToKeeper::BeginHolding) if !tree::is_supported() => {
+                let why = "the kernel does not list the children of a task in /proc";
+                let hello = protocol::encode_hello(Some(why));
+                socket::send(link.as_fd(), &[io::IoSlice::new(&hello)], &[])?;
+                return Ok(None);
+            }
+            Some(ToKeeper::BeginHolding) => {
+                begun.requests = fds.pop();
+                return Ok(Some(begun));
+            }
+            Some(ToKeeper::BeginCgroup(path)) => {
+                let path = std::ffi::OsString::from_vec(path.to_vec());
+                begun.cgroup = Some(PathBuf::from(path));
+                return Ok(Some(begun));
+            }
+            None => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// Where requests come from and how spares say that they have one.
+struct Spawning {
+    requests: OwnedFd,
+    taken: OwnedFd,
+    tell_taken: OwnedFd,
+}
+
+impl Spawning {
+    fn new(requests: OwnedFd) -> io::Result<Self> {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (taken, tell_taken) = rustix::pipe::pipe_with(flags)?;
+        Ok(Self {
+            requests,
+            taken,
+            tell_taken,
+        })
+    }
+}
+
+/// Which of the two a process is after it was forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Keeper,
+    Spare,
+}
+
+struct Keeper {
+    signals: OwnedFd,
+    /// All holders, spares included.
+    holders: BTreeSet<i32>,
+    spares: Vec<i32>,
+    /// Set while there may be children that are no holders: a holder was killed.
+    orphans: Option<Orphans>,
+    spawning: Option<Spawning>,
+}
+
+/// The end of children that are no holders.
+struct Orphans {
+    pace: Pace,
+    /// Rounds in a row, each after a wait, that found nobody. One is no proof, since a list of
+    /// children that changes while it is read may lack somebody.
+    quiet: u32,
+}
+
+/// What woke the keeper.
+#[derive(Default)]
+struct Woken {
+    service_gone: bool,
+    request_waits: bool,
+    time: bool,
+}
+
+impl Keeper {
+    /// Says hello, keeps spares ready and sweeps behind killed holders until the service is gone.
+    /// Returns as a spare in the processes it forks.
+    fn keep(&mut self, link: &OwnedFd, service: Option<&OwnedFd>) -> io::Result<Role> {
+        if self.fork_spares() == Role::Spare {
+            return Ok(Role::Spare);
+        }
+        let hello = protocol::encode_hello(None);
+        socket::send(link.as_fd(), &[io::IoSlice::new(&hello)], &[])?;
+        loop {
+            let woken = self.wait(link, service);
+            if woken.service_gone {
+                return Ok(Role::Keeper);
+            }
+            self.take_signals();
+            self.note_taken();
+            self.reap();
+            self.sweep_orphans(woken.time);
+            if self.fork_spares() == Role::Spare {
+                return Ok(Role::Spare);
+            }
+            if woken.request_waits
+                && self.spares.is_empty()
+                && let Some(spawning) = &self.spawning
+            {
+                // Nobody can be forked: the request must not wait for better times.
+                holder::refuse(spawning.requests.as_fd(), libc::EAGAIN);
+            }
+        }
+    }
+
+    /// Closes what is the keeper's and becomes a holder once there is a request.
+    fn be_spare(self) -> io::Result<()> {
+        let Self {
+            spawning, signals, ..
+        } = self;
+        drop(signals);
+        let Some(spawning) = spawning else {
+            return Ok(());
+        };
+        drop(spawning.taken);
+        let Some(request) = holder::wait_for_request(&spawning.requests, &spawning.tell_taken)
+        else {
+            return Ok(());
+        };
+        drop((spawning.requests, spawning.tell_taken));
+        holder::hold(request)
+    }
+
+    fn wait(&self, link: &OwnedFd, service: Option<&OwnedFd>) -> Woken {
+        let short = self.spawning.is_some() && self.spares.len() < SPARES;
+        let pace = self.orphans.as_ref().map(|orphans| orphans.pace.timeout());
+        let timeout = pace.or(short.then_some(FORK_AGAIN));
+        let mut fds = vec![
+            PollFd::new(link, PollFlags::IN),
+            PollFd::new(service.unwrap_or(link), PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+        ];
+        if let Some(spawning) = &self.spawning {
+            fds.push(PollFd::new(&spawning.taken, PollFlags::IN));
+            if self.spares.is_empty() {
+                fds.push(PollFd::new(&spawning.requests, PollFlags::IN));
+            }
+        }
+        let Ok(ready) = rustix::event::poll(&mut fds, timeout.as_ref()) else {
+            return Woken::default();
+        };
+        let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        Woken {
+            service_gone: is_ready(0) || is_ready(1),
+            request_waits: is_ready(4),
+            time: ready == 0,
+        }
+    }
+
+    fn take_signals(&self) {
+        sys::take_signals(self.signals.as_fd(), libc::SIGCHLD);
+    }
+
+    /// Before [`Keeper::reap`], which may free the numbers that are told here.
+    fn note_taken(&mut self) {
+        let Some(spawning) = &self.spawning else {
+            return;
+        };
+        let mut buffer = [0; 4 * 64];
+        while let Ok(len @ 1..) = rustix::io::read(&spawning.taken, &mut buffer) {
+            for pid in buffer[..len].as_chunks::<4>().0 {
+                let pid = i32::from_ne_bytes(*pid);
+                self.spares.retain(|spare| *spare != pid);
+            }
+        }
+    }
+
+    fn fork_spares(&mut self) -> Role {
+        while self.spawning.is_some() && self.spares.len() < SPARES {
+            match sys::fork() {
+                Ok(Forked::Child) => return Role::Spare,
+                Ok(Forked::Parent(pid)) => {
+                    self.holders.insert(pid);
+                    self.spares.push(pid);
+                }
+                // Tried again after a while; what waits is refused if there is no spare at all.
+                Err(_) => break,
+            }
+        }
+        Role::Keeper
+    }
+
+    /// Takes all who have exited; whether there is anybody left.
+    fn reap(&mut self) -> Waited {
+        loop {
+            match sys::wait_any() {
+                Waited::Reaped(pid, status, _) => {
+                    self.spares.retain(|spare| *spare != pid);
+                    let was_holder = self.holders.remove(&pid);
+                    // Also an orphan's death: his children have now fallen to us.
+                    if !was_holder || status != 0 {
+                        self.orphans = Some(Orphans {
+                            pace: Pace::new(),
+                            quiet: 0,
+                        });
+                    }
+                }
+                left @ (Waited::None | Waited::NoChildren) => return left,
+            }
+        }
+    }
+
+    /// Ends children that are no holders, if there may be any.
+    fn sweep_orphans(&mut self, in_vain: bool) {
+        let Some(orphans) = &mut self.orphans else {
+            return;
+        };
+        if in_vain {
+            orphans.pace.passed();
+        }
+        let holders = &self.holders;
+        let enter = |pid| {
+            if holders.contains(&pid) {
+                Visit::Skip
+            } else {
+                Visit::Enter
+            }
+        };
+        let Some(root) = Root::this() else { return };
+        let found = sweep::stop_and_kill(&root, enter);
+        if found > 0 {
+            orphans.quiet = 0;
+        } else if in_vain {
+            orphans.quiet += 1;
+            if orphans.quiet == QUIET_ROUNDS {
+                self.orphans = None;
+            }
+        }
+    }
+
+    /// Ends everybody and returns when nobody is left.
+    fn end(&mut self, cgroup: Option<&std::path::Path>) {
+        self.spawning = None;
+        for holder in self.holders.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            // Its number is its own until we reap it. SIGCONT: somebody may have stopped it.
+            let _ = rustix::process::kill_process(holder, Signal::TERM);
+            let _ = rustix::process::kill_process(holder, Signal::CONT);
+        }
+        if let Some(cgroup) = cgroup {
+            cgroup::end(cgroup);
+        }
+        let mut in_vain = false;
+        loop {
+            self.take_signals();
+            if matches!(self.reap(), Waited::NoChildren) {
+                return;
+            }
+            self.sweep_orphans(in_vain);
+            let timeout = self.orphans.as_ref().map(|orphans| orphans.pace.timeout());
+            let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
+            in_vain = rustix::event::poll(&mut fds, timeout.as_ref()) == Ok(0);
+        }
+    }
+}
