@@ -3,21 +3,36 @@
 //! Three kinds, best first: a cgroup of its own, a holder under the keeper that adopts every orphan
 //! of the process, the process group. The kind is chosen once, at the start of the service, by
 //! trying. Whoever holds a [`Running`] can end everything at once without waiting for anyone.
+//!
+//! `cgroup` needs a cgroup2 directory to work in. Root has one where the file system is writable,
+//! also in a hybrid tree and without any controller. An ordinary user needs a delegated subtree with
+//! the service running inside it (systemd: `Delegate=yes`); a directory that is merely writable is
+//! refused by the kernel at the clone, which the trial at the start finds out. Limits on memory and
+//! processes of a whole containment need the controllers as well, which the kernel hands down only
+//! from a cgroup without processes of its own: name one with [`crate::Options::cgroup_root`].
+//!
+//! What a process reads, writes and when it is ended is decided by its driver, not here.
 
+mod adopted;
+mod cgroup;
+mod group;
 mod keeper;
+mod probe;
+mod running;
+mod spawner;
+mod wait;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::task::{Context, Poll};
 
-use crate::error::{SpawnError, StartError};
 use crate::launch::{ChildEnds, Plan};
-use crate::options::Options;
 use crate::report::ContainmentKind;
-use crate::spec::{Containment, Signal, Target};
+use crate::spec::Containment;
 use crate::status::Rusage;
 
 pub use keeper::keeper_hook;
+pub(crate) use running::Running;
+pub(crate) use spawner::Spawner;
 
 /// One child to start.
 #[derive(Debug)]
@@ -39,30 +54,6 @@ pub(crate) struct Found {
     pub(crate) controllers: Vec<String>,
 }
 
-/// The spawning thread, the keeper and the cgroups of one service.
-#[derive(Debug)]
-pub(crate) struct Spawner {}
-
-impl Spawner {
-    /// Probes, starts thread and keeper.
-    pub(crate) fn start(options: &mut Options) -> Result<(Self, Found), StartError> {
-        let _ = options;
-        todo!()
-    }
-
-    /// Starts a child on the spawning thread. Cancelled, it leaves nothing behind: a child that was
-    /// started for nobody is ended.
-    pub(crate) async fn spawn(&self, request: Request) -> Result<Running, SpawnError> {
-        let _ = request;
-        todo!()
-    }
-
-    /// Ends whatever is left, lets the keeper go and joins the thread. May block briefly.
-    pub(crate) fn stop(&self) {
-        todo!()
-    }
-}
-
 /// How a leader ended, as the kernel told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -77,49 +68,4 @@ pub(crate) enum How {
 pub(crate) struct Ended {
     pub(crate) how: How,
     pub(crate) rusage: Rusage,
-}
-
-/// A started leader with all its descendants. Polled by the driver; ended and signalled by anybody,
-/// through a shared reference, without waiting. Dropping it force-ends what is left and gives cgroup,
-/// holder and descriptors back.
-#[derive(Debug)]
-pub(crate) struct Running {}
-
-impl Running {
-    pub(crate) fn pid(&self) -> i32 {
-        todo!()
-    }
-
-    pub(crate) fn kind(&self) -> ContainmentKind {
-        todo!()
-    }
-
-    /// The leader's end, once; reaps it.
-    pub(crate) fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Ended> {
-        let _ = cx;
-        todo!()
-    }
-
-    /// Resolves when no member is left. Only meaningful after the exit was polled ready.
-    pub(crate) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let _ = cx;
-        todo!()
-    }
-
-    /// SIGKILL to every member, at once.
-    pub(crate) fn kill(&self) {
-        todo!()
-    }
-
-    /// Whether anybody got it. `Target::Group` means the leader's own group here; a terminal's
-    /// foreground group is found by the driver.
-    pub(crate) fn signal(&self, signal: Signal, target: Target) -> bool {
-        let _ = (signal, target);
-        todo!()
-    }
-
-    /// Pids that are members now, the leader included while it is not reaped.
-    pub(crate) fn members(&self) -> Vec<i32> {
-        todo!()
-    }
 }

@@ -1,0 +1,346 @@
+//! A leader that is a child of the service, in a cgroup or with its group only.
+//!
+//! Its end is learned from its pidfd. The invariant here: a signal by number is sent only while the
+//! number is certainly ours. In a cgroup the leader is reaped at its exit and its number is not used
+//! afterwards. With a group only it stays a zombie, and so its number ours, until this is dropped.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::{Emptiness, Emptying, cgroup_emptied, group_emptied, lock, not_yet};
+use crate::contain::cgroup::Slot;
+use crate::contain::spawner::Shared;
+use crate::contain::wait::{self, Child, Zombie};
+use crate::contain::{Ended, How, group};
+use crate::launch::Launched;
+use crate::report::ContainmentKind;
+use crate::spec::{Signal, Target};
+
+/// What holds the descendants of a leader.
+#[derive(Debug)]
+pub(in crate::contain) enum Place {
+    /// A cgroup of its own.
+    Cgroup(Slot),
+    /// Its group, among others in the one cgroup for this.
+    Common,
+    /// Its group.
+    Group,
+}
+
+impl Place {
+    pub(super) fn kind(&self) -> ContainmentKind {
+        match self {
+            Self::Cgroup(_) => ContainmentKind::Cgroup,
+            Self::Common | Self::Group => ContainmentKind::Group,
+        }
+    }
+
+    fn zombie(&self) -> Zombie {
+        match self {
+            Self::Cgroup(_) => Zombie::Reap,
+            Self::Common | Self::Group => Zombie::Keep,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Leader {
+    pid: i32,
+    state: Mutex<State>,
+    /// Whether everybody was ended from here, so that orphans may be waiting to be reaped.
+    killed: AtomicBool,
+    place: Place,
+    /// Which keeper it was started under.
+    born: u64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+enum State {
+    Alive(Watch),
+    Ended(Ended),
+}
+
+/// The fields are dropped in this order: the pidfd leaves epoll before it is closed. A new child
+/// holds copies of descriptors until its exec, and epoll would report a closed one otherwise.
+#[derive(Debug)]
+struct Watch {
+    ready: Option<AsyncFd<RawFd>>,
+    pidfd: OwnedFd,
+}
+
+impl Leader {
+    pub(super) fn new(launched: Launched, place: Place, born: u64, shared: Arc<Shared>) -> Self {
+        shared.leader_started();
+        let watch = Watch {
+            ready: None,
+            pidfd: launched.pidfd,
+        };
+        Self {
+            pid: launched.pid,
+            state: Mutex::new(State::Alive(watch)),
+            killed: AtomicBool::new(false),
+            place,
+            born,
+            shared,
+        }
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn watch(&self) -> io::Result<()> {
+        match &mut *lock(&self.state) {
+            State::Alive(watch) => watch.set(),
+            State::Ended(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Ended> {
+        let mut state = lock(&self.state);
+        let watch = match &*state {
+            State::Alive(watch) => watch,
+            State::Ended(ended) => return Poll::Ready(*ended),
+        };
+        let Some(exit) = &watch.ready else {
+            return Poll::Pending;
+        };
+        let ended = loop {
+            let Ok(mut guard) = ready!(exit.poll_read_ready(cx)) else {
+                // The runtime is shutting down and takes this task with it.
+                return Poll::Pending;
+            };
+            let child = Child::Pidfd(watch.pidfd.as_fd());
+            match wait::ended(child, self.place.zombie()) {
+                Some(ended) => break self.judge(ended),
+                None => guard.clear_ready(),
+            }
+        };
+        *state = State::Ended(ended);
+        Poll::Ready(ended)
+    }
+
+    /// Who was killed because the keeper died did not end by himself. Who had ended before did.
+    fn judge(&self, ended: Ended) -> Ended {
+        let kept = match self.place {
+            Place::Cgroup(_) | Place::Common => self.shared.generation() == self.born,
+            Place::Group => true,
+        };
+        if kept || ended.how != How::Signal(libc::SIGKILL) {
+            return ended;
+        }
+        Ended {
+            how: How::Lost,
+            rusage: ended.rusage,
+        }
+    }
+
+    pub(super) fn emptying(&self) -> Emptying {
+        let slot = match &self.place {
+            Place::Cgroup(slot) => slot,
+            Place::Common | Place::Group => return Box::pin(group_emptied(self.pid)),
+        };
+        match slot.events() {
+            Ok(events) => Box::pin(async {
+                match cgroup_emptied(events).await {
+                    Ok(()) => Emptiness::Sure,
+                    Err(_) => not_yet().await,
+                }
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Box::pin(std::future::ready(Emptiness::Sure))
+            }
+            Err(_) => Box::pin(not_yet()),
+        }
+    }
+
+    /// Whoever died in it and had no parent left is ours to reap.
+    pub(super) fn emptied(&self) {
+        self.shared.look();
+    }
+
+    pub(super) fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        match &self.place {
+            Place::Cgroup(slot) => {
+                if let Err(errno) = slot.kill() {
+                    let pid = self.pid;
+                    tracing::error!(pid, %errno, "cgroup.kill failed, ending the group instead");
+                    self.signal(Signal::Kill, Target::Group);
+                }
+            }
+            Place::Common | Place::Group => {
+                group::signal(self.pid, Signal::Kill);
+            }
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal, target: Target) -> bool {
+        match (target, &self.place) {
+            (Target::Leader, _) => match &*lock(&self.state) {
+                State::Alive(watch) => watch.signal(signal),
+                State::Ended(_) => false,
+            },
+            (Target::All, Place::Cgroup(slot)) => signal_members(slot, signal),
+            // The lock keeps the leader from being reaped in between.
+            (Target::Group, Place::Cgroup(_)) => match &*lock(&self.state) {
+                State::Alive(_) => group::signal(self.pid, signal),
+                State::Ended(_) => false,
+            },
+            (Target::Group | Target::All, Place::Common | Place::Group) => {
+                let alive = matches!(&*lock(&self.state), State::Alive(_));
+                // The zombie alone would count as somebody.
+                (alive || !group::members(self.pid).is_empty()) && group::signal(self.pid, signal)
+            }
+        }
+    }
+
+    pub(super) fn members(&self) -> Vec<i32> {
+        match &self.place {
+            Place::Cgroup(slot) => slot.members(),
+            Place::Common | Place::Group => group::members(self.pid),
+        }
+    }
+}
+
+impl Watch {
+    fn set(&mut self) -> io::Result<()> {
+        if self.ready.is_none() {
+            let fd = self.pidfd.as_raw_fd();
+            self.ready = Some(AsyncFd::with_interest(fd, Interest::READABLE)?);
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> bool {
+        rustix::process::Signal::from_named_raw(signal.number())
+            .is_some_and(|signal| rustix::process::pidfd_send_signal(&self.pidfd, signal).is_ok())
+    }
+}
+
+/// A signal to everybody, and to whoever came while it was sent. Pids are taken in turn by the
+/// kernel: none is used again between two looks at the list.
+fn signal_members(slot: &Slot, signal: Signal) -> bool {
+    let members = slot.members();
+    if signal == Signal::Kill {
+        return slot.kill().is_ok() && !members.is_empty();
+    }
+    let send = |pid: &i32| {
+        // SAFETY: sends a signal, touches no memory.
+        Pid::from_raw(*pid).is_some() && unsafe { libc::kill(*pid, signal.number()) } == 0
+    };
+    let mut sent = members.iter().filter(|pid| send(pid)).count();
+    let newcomers = slot.members();
+    let newcomers = newcomers.iter().filter(|pid| !members.contains(pid));
+    sent += newcomers.filter(|pid| send(pid)).count();
+    sent > 0
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ended = match state {
+            State::Ended(ended) => Some(*ended),
+            State::Alive(_) => None,
+        };
+        self.shared.leader_ended();
+        if ended.is_some() && self.is_cleared() {
+            if self.killed.load(Ordering::Relaxed) {
+                self.shared.look();
+            }
+            return;
+        }
+        self.kill();
+        let nothing = State::Ended(ended.unwrap_or(wait::LOST));
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pidfd = match std::mem::replace(state, nothing) {
+            State::Alive(Watch { ready, pidfd }) => {
+                drop(ready);
+                Some(pidfd)
+            }
+            State::Ended(_) => None,
+        };
+        let slot = match std::mem::replace(&mut self.place, Place::Group) {
+            Place::Cgroup(slot) => Some(slot),
+            Place::Common | Place::Group => None,
+        };
+        Leaving {
+            pidfd,
+            slot,
+            shared: Arc::clone(&self.shared),
+        }
+        .begin();
+    }
+}
+
+impl Leader {
+    /// Whether nothing is left of it, with its leader dead: the cgroup given back, or the group ended
+    /// and its leader reaped at last.
+    fn is_cleared(&mut self) -> bool {
+        match &mut self.place {
+            Place::Cgroup(slot) => slot.give_back(),
+            Place::Common | Place::Group => {
+                group::signal(self.pid, Signal::Kill);
+                wait::ended(Child::Pid(self.pid), Zombie::Reap);
+                true
+            }
+        }
+    }
+}
+
+/// What is left of a process nobody holds any more: killed, and waiting to be reaped and given back.
+#[derive(Debug)]
+pub(in crate::contain) struct Leaving {
+    pidfd: Option<OwnedFd>,
+    slot: Option<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Leaving {
+    /// Goes on in the background. Where the runtime is gone, the rest is left to the next look of the
+    /// spawning thread.
+    fn begin(self) {
+        let handle = self.shared.handle().clone();
+        drop(handle.spawn(self.run()));
+    }
+
+    async fn run(mut self) {
+        if let Some(pidfd) = &self.pidfd {
+            let Ok(ready) = AsyncFd::with_interest(pidfd.as_raw_fd(), Interest::READABLE) else {
+                return;
+            };
+            if ready.readable().await.is_err() {
+                return;
+            }
+            drop(ready);
+            wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap);
+            self.pidfd = None;
+        }
+        if let Some(slot) = &mut self.slot
+            && let Ok(events) = slot.events()
+            && cgroup_emptied(events).await.is_ok()
+            && slot.give_back()
+        {
+            self.slot = None;
+        }
+        self.shared.look();
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(pidfd) = self.pidfd.take() {
+            self.shared.reap_later(pidfd);
+        }
+    }
+}
