@@ -21,6 +21,7 @@ mod probe;
 mod running;
 mod spawner;
 mod wait;
+mod watched;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

@@ -7,24 +7,24 @@
 mod holder;
 mod leader;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::keeper::Held;
 use super::spawner::Shared;
+use super::watched::{Watched, watch};
 use super::{Ended, cgroup, group};
 use crate::launch::Launched;
 use crate::report::ContainmentKind;
 use crate::spec::{Signal, Target};
 use holder::Holder;
 use leader::Leader;
-pub(super) use leader::{Leaving, Place};
+pub(super) use leader::Place;
 
 /// How often a group is looked through while somebody waits for it to become empty. The kernel tells
 /// nobody when a group does; this is the one place that looks again and again.
@@ -65,12 +65,8 @@ impl Running {
     }
 
     /// A process in a holder of the keeper.
-    pub(super) fn held(
-        held: Held,
-        ready: AsyncFd<std::os::fd::RawFd>,
-        shared: Arc<Shared>,
-    ) -> Self {
-        let holder = Holder::new(held, ready, shared);
+    pub(super) fn held(held: Watched<Held>, shared: Arc<Shared>) -> Self {
+        let holder = Holder::new(held, shared);
         Self::new(Hold::Holder(holder), ContainmentKind::Reaper)
     }
 
@@ -168,10 +164,10 @@ impl std::fmt::Debug for Running {
 /// Until a cgroup, whose `cgroup.events` this is, has nobody in it. The kernel reports a change as
 /// priority data. An error is the system's that has no room for another watch.
 async fn cgroup_emptied(events: OwnedFd) -> std::io::Result<()> {
-    let events = AsyncFd::with_interest(events, Interest::PRIORITY)?;
+    let events = watch(events, Interest::PRIORITY)?;
     loop {
         // Read after the watch was set and before each wait: a change in between is reported.
-        if cgroup::says_empty(std::os::fd::AsFd::as_fd(events.get_ref())) {
+        if cgroup::says_empty(events.get_ref().as_fd()) {
             return Ok(());
         }
         events.ready(Interest::PRIORITY).await?.clear_ready();

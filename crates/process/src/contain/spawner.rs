@@ -15,18 +15,18 @@
 mod shared;
 mod thread;
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cgroup::Bounds;
 use super::running::Place;
+use super::watched::{Steady, Watched, poll_start, watch};
 use super::{Found, Request, Running};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::options::Options;
@@ -160,25 +160,25 @@ impl Spawner {
                 ..error
             }
         };
-        let mut starting = link
+        let starting = link
             .begin(&request.plan, &request.ends, ruleset)
             .map_err(failed)?;
-        // Declared after what it watches, hence dropped before it.
-        let ready = {
-            let _runtime = self.shared.handle().enter();
-            let fd = starting.as_fd().as_raw_fd();
-            AsyncFd::with_interest(fd, Interest::READABLE).map_err(|error| no_watch(&error))?
-        };
+        let mut starting = self.watched(starting)?;
         let held = loop {
-            if let Some(result) = starting.poll().map_err(failed)? {
-                break result.map_err(|error| error.explain(&request.plan))?;
-            }
-            ready.readable().await.map_err(failed)?.clear_ready();
-            if let Some(result) = starting.poll().map_err(failed)? {
+            // Cleared before the receive, so that a result in between is reported again.
+            starting.readable().await.map_err(failed)?.clear_ready();
+            if let Some(result) = poll_start(&mut starting).map_err(failed)? {
                 break result.map_err(|error| error.explain(&request.plan))?;
             }
         };
-        Ok(Running::held(held, ready, Arc::clone(&self.shared)))
+        drop(starting);
+        let held = self.watched(held)?;
+        Ok(Running::held(held, Arc::clone(&self.shared)))
+    }
+
+    fn watched<T: Steady>(&self, inner: T) -> Result<Watched<T>, SpawnError> {
+        let _runtime = self.shared.handle().enter();
+        watch(inner, Interest::READABLE).map_err(|failed| no_watch(&failed.error))
     }
 
     /// The keeper that follows one that died.

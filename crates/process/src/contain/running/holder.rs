@@ -3,24 +3,20 @@
 //! Turns what the holder tells, one message after the other, into what is asked: the leader's end,
 //! emptiness. Ends and signals go to the holder directly. How a holder works is the keeper's.
 
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-
-use tokio::io::unix::AsyncFd;
 
 use super::lock;
 use crate::contain::Ended;
 use crate::contain::keeper::{Held, HolderMessage};
 use crate::contain::spawner::Shared;
 use crate::contain::wait::LOST;
+use crate::contain::watched::Watched;
 use crate::spec::{Signal, Target};
 
-/// The fields are dropped in this order: the socket leaves epoll before it is closed.
 #[derive(Debug)]
 pub(super) struct Holder {
-    ready: AsyncFd<RawFd>,
-    held: Held,
+    watched: Watched<Held>,
     told: Mutex<Told>,
     shared: Arc<Shared>,
 }
@@ -33,17 +29,20 @@ struct Told {
 }
 
 impl Holder {
-    pub(super) fn new(held: Held, ready: AsyncFd<RawFd>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(watched: Watched<Held>, shared: Arc<Shared>) -> Self {
         Self {
-            ready,
-            held,
+            watched,
             told: Mutex::new(Told::default()),
             shared,
         }
     }
 
+    fn held(&self) -> &Held {
+        self.watched.get_ref().get()
+    }
+
     pub(super) fn pid(&self) -> i32 {
-        self.held.pid()
+        self.held().pid()
     }
 
     pub(super) fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -60,17 +59,17 @@ impl Holder {
             if let Some(known) = known(&told) {
                 return Poll::Ready(known);
             }
-            if let Some(message) = self.held.recv() {
+            if let Some(message) = self.held().recv() {
                 self.note(&mut told, message);
                 continue;
             }
-            match ready!(self.ready.poll_read_ready(cx)) {
+            match ready!(self.watched.poll_read_ready(cx)) {
                 // Cleared before the next receive, so that a message in between is reported again.
                 Ok(mut guard) => guard.clear_ready(),
                 // The runtime is shutting down and takes this task with it.
                 Err(_) => return Poll::Pending,
             }
-            if let Some(message) = self.held.recv() {
+            if let Some(message) = self.held().recv() {
                 self.note(&mut told, message);
             }
         }
@@ -96,14 +95,14 @@ impl Holder {
     }
 
     pub(super) fn kill(&self) {
-        self.held.kill();
+        self.held().kill();
     }
 
     pub(super) fn signal(&self, signal: Signal, target: Target) -> bool {
-        self.held.signal(signal, target)
+        self.held().signal(signal, target)
     }
 
     pub(super) fn members(&self) -> Vec<i32> {
-        self.held.members()
+        self.held().members()
     }
 }

@@ -5,19 +5,19 @@
 //! afterwards. With a group only it stays a zombie, and so its number ours, until this is dropped.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use rustix::process::Pid;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::{Emptiness, Emptying, cgroup_emptied, group_emptied, lock, not_yet};
 use crate::contain::cgroup::Slot;
 use crate::contain::spawner::Shared;
 use crate::contain::wait::{self, Child, Zombie};
+use crate::contain::watched::{Watched, unwatch, watch};
 use crate::contain::{Ended, How, group};
 use crate::launch::Launched;
 use crate::report::ContainmentKind;
@@ -64,28 +64,29 @@ pub(super) struct Leader {
 
 #[derive(Debug)]
 enum State {
-    Alive(Watch),
+    /// Started, not watched yet.
+    Fresh(OwnedFd),
+    Watched(Watched<OwnedFd>),
     Ended(Ended),
 }
 
-/// The fields are dropped in this order: the pidfd leaves epoll before it is closed. A new child
-/// holds copies of descriptors until its exec, and epoll would report a closed one otherwise.
-#[derive(Debug)]
-struct Watch {
-    ready: Option<AsyncFd<RawFd>>,
-    pidfd: OwnedFd,
+impl State {
+    /// The pidfd, while the leader is not known to have ended.
+    fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Fresh(pidfd) => Some(pidfd.as_fd()),
+            Self::Watched(watched) => Some(watched.get_ref().as_fd()),
+            Self::Ended(_) => None,
+        }
+    }
 }
 
 impl Leader {
     pub(super) fn new(launched: Launched, place: Place, born: u64, shared: Arc<Shared>) -> Self {
         shared.leader_started();
-        let watch = Watch {
-            ready: None,
-            pidfd: launched.pidfd,
-        };
         Self {
             pid: launched.pid,
-            state: Mutex::new(State::Alive(watch)),
+            state: Mutex::new(State::Fresh(launched.pidfd)),
             killed: AtomicBool::new(false),
             place,
             born,
@@ -98,27 +99,33 @@ impl Leader {
     }
 
     pub(super) fn watch(&self) -> io::Result<()> {
-        match &mut *lock(&self.state) {
-            State::Alive(watch) => watch.set(),
-            State::Ended(_) => Ok(()),
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Ended(wait::LOST)) {
+            State::Fresh(pidfd) => match watch(pidfd, Interest::READABLE) {
+                Ok(watched) => *state = State::Watched(watched),
+                Err(failed) => {
+                    *state = State::Fresh(failed.inner);
+                    return Err(failed.error);
+                }
+            },
+            other => *state = other,
         }
+        Ok(())
     }
 
     pub(super) fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<Ended> {
         let mut state = lock(&self.state);
-        let watch = match &*state {
-            State::Alive(watch) => watch,
+        let watched = match &*state {
+            State::Fresh(_) => return Poll::Pending,
+            State::Watched(watched) => watched,
             State::Ended(ended) => return Poll::Ready(*ended),
         };
-        let Some(exit) = &watch.ready else {
-            return Poll::Pending;
-        };
         let ended = loop {
-            let Ok(mut guard) = ready!(exit.poll_read_ready(cx)) else {
+            let Ok(mut guard) = ready!(watched.poll_read_ready(cx)) else {
                 // The runtime is shutting down and takes this task with it.
                 return Poll::Pending;
             };
-            let child = Child::Pidfd(watch.pidfd.as_fd());
+            let child = Child::Pidfd(watched.get_ref().as_fd());
             match wait::ended(child, self.place.zombie()) {
                 Some(ended) => break self.judge(ended),
                 None => guard.clear_ready(),
@@ -185,18 +192,19 @@ impl Leader {
 
     pub(super) fn signal(&self, signal: Signal, target: Target) -> bool {
         match (target, &self.place) {
-            (Target::Leader, _) => match &*lock(&self.state) {
-                State::Alive(watch) => watch.signal(signal),
-                State::Ended(_) => false,
-            },
+            (Target::Leader, _) => {
+                let state = lock(&self.state);
+                let pidfd = state.pidfd();
+                pidfd.is_some_and(|pidfd| send(pidfd, signal))
+            }
             (Target::All, Place::Cgroup(slot)) => signal_members(slot, signal),
             // The lock keeps the leader from being reaped in between.
-            (Target::Group, Place::Cgroup(_)) => match &*lock(&self.state) {
-                State::Alive(_) => group::signal(self.pid, signal),
-                State::Ended(_) => false,
-            },
+            (Target::Group, Place::Cgroup(_)) => {
+                let state = lock(&self.state);
+                state.pidfd().is_some() && group::signal(self.pid, signal)
+            }
             (Target::Group | Target::All, Place::Common | Place::Group) => {
-                let alive = matches!(&*lock(&self.state), State::Alive(_));
+                let alive = lock(&self.state).pidfd().is_some();
                 // The zombie alone would count as somebody.
                 (alive || !group::members(self.pid).is_empty()) && group::signal(self.pid, signal)
             }
@@ -211,19 +219,9 @@ impl Leader {
     }
 }
 
-impl Watch {
-    fn set(&mut self) -> io::Result<()> {
-        if self.ready.is_none() {
-            let fd = self.pidfd.as_raw_fd();
-            self.ready = Some(AsyncFd::with_interest(fd, Interest::READABLE)?);
-        }
-        Ok(())
-    }
-
-    fn signal(&self, signal: Signal) -> bool {
-        rustix::process::Signal::from_named_raw(signal.number())
-            .is_some_and(|signal| rustix::process::pidfd_send_signal(&self.pidfd, signal).is_ok())
-    }
+fn send(pidfd: BorrowedFd<'_>, signal: Signal) -> bool {
+    rustix::process::Signal::from_named_raw(signal.number())
+        .is_some_and(|signal| rustix::process::pidfd_send_signal(pidfd, signal).is_ok())
 }
 
 /// A signal to everybody, and to whoever came while it was sent. Pids are taken in turn by the
@@ -246,44 +244,55 @@ fn signal_members(slot: &Slot, signal: Signal) -> bool {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ended = match state {
-            State::Ended(ended) => Some(*ended),
-            State::Alive(_) => None,
-        };
         self.shared.leader_ended();
-        if ended.is_some() && self.is_cleared() {
-            if self.killed.load(Ordering::Relaxed) {
-                self.shared.look();
+        let state = std::mem::replace(&mut *lock(&self.state), State::Ended(wait::LOST));
+        let leader = match state {
+            State::Ended(_) => {
+                if self.is_cleared() {
+                    if self.killed.load(Ordering::Relaxed) {
+                        self.shared.look();
+                    }
+                    return;
+                }
+                None
             }
-            return;
-        }
-        self.kill();
-        let nothing = State::Ended(ended.unwrap_or(wait::LOST));
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
-        let pidfd = match std::mem::replace(state, nothing) {
-            State::Alive(Watch { ready, pidfd }) => {
-                drop(ready);
-                Some(pidfd)
-            }
-            State::Ended(_) => None,
+            State::Fresh(pidfd) => self.watch_leaving(pidfd),
+            State::Watched(watched) => Some(watched),
         };
+        match &self.place {
+            Place::Cgroup(_) => self.kill(),
+            // Not reaped yet, so the group's number is ours.
+            Place::Common | Place::Group => {
+                group::signal(self.pid, Signal::Kill);
+            }
+        }
         let slot = match std::mem::replace(&mut self.place, Place::Group) {
             Place::Cgroup(slot) => Some(slot),
             Place::Common | Place::Group => None,
         };
+        let shared = Arc::clone(&self.shared);
         Leaving {
-            pidfd,
+            leader,
             slot,
-            shared: Arc::clone(&self.shared),
+            shared,
         }
         .begin();
     }
 }
 
 impl Leader {
+    /// A watch on a leader that never had one. Without it, the spawning thread reaps it.
+    fn watch_leaving(&self, pidfd: OwnedFd) -> Option<Watched<OwnedFd>> {
+        let _runtime = self.shared.handle().enter();
+        match watch(pidfd, Interest::READABLE) {
+            Ok(watched) => Some(watched),
+            Err(failed) => {
+                self.shared.reap_later(failed.inner);
+                None
+            }
+        }
+    }
+
     /// Whether nothing is left of it, with its leader dead: the cgroup given back, or the group ended
     /// and its leader reaped at last.
     fn is_cleared(&mut self) -> bool {
@@ -300,8 +309,8 @@ impl Leader {
 
 /// What is left of a process nobody holds any more: killed, and waiting to be reaped and given back.
 #[derive(Debug)]
-pub(in crate::contain) struct Leaving {
-    pidfd: Option<OwnedFd>,
+struct Leaving {
+    leader: Option<Watched<OwnedFd>>,
     slot: Option<Slot>,
     shared: Arc<Shared>,
 }
@@ -315,23 +324,19 @@ impl Leaving {
     }
 
     async fn run(mut self) {
-        if let Some(pidfd) = &self.pidfd {
-            let Ok(ready) = AsyncFd::with_interest(pidfd.as_raw_fd(), Interest::READABLE) else {
-                return;
-            };
-            if ready.readable().await.is_err() {
+        if let Some(leader) = &self.leader {
+            if leader.readable().await.is_err() {
                 return;
             }
-            drop(ready);
-            wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap);
-            self.pidfd = None;
+            wait::ended(Child::Pidfd(leader.get_ref().as_fd()), Zombie::Reap);
+            self.leader = None;
         }
+        // What cannot be given back yet is put aside by its drop.
         if let Some(slot) = &mut self.slot
             && let Ok(events) = slot.events()
             && cgroup_emptied(events).await.is_ok()
-            && slot.give_back()
         {
-            self.slot = None;
+            slot.give_back();
         }
         self.shared.look();
     }
@@ -339,8 +344,8 @@ impl Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(pidfd) = self.pidfd.take() {
-            self.shared.reap_later(pidfd);
+        if let Some(leader) = self.leader.take() {
+            self.shared.reap_later(unwatch(leader));
         }
     }
 }

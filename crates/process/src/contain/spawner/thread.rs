@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -23,7 +22,7 @@ use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
 use crate::contain::running::Place;
 use crate::contain::wait::{self, Child, Zombie};
-use crate::contain::{Found, Request, Running, adopted, cgroup, probe};
+use crate::contain::{Found, Request, Running, adopted, cgroup, probe, watched};
 use crate::error::StartError;
 use crate::launch::{self, LaunchError, Slots};
 use crate::report::ContainmentKind;
@@ -299,7 +298,7 @@ fn wait_until_empty(events: &OwnedFd) {
 
 /// Tells when the keeper dies, and now and then that orphans may have died.
 async fn watch(pidfd: OwnedFd, generation: u64, shared: Arc<Shared>) {
-    let Ok(pidfd) = AsyncFd::with_interest(pidfd, Interest::READABLE) else {
+    let Ok(pidfd) = watched::watch(pidfd, Interest::READABLE) else {
         tracing::error!("the keeper cannot be watched");
         return;
     };
