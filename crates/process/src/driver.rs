@@ -233,19 +233,19 @@ impl Driver {
             How::Lost => (-1, None, Reason::Lost),
         };
         let rusage = ended.rusage;
-        match self.ending.timed_out() {
-            Some(last) if reason != Reason::Lost => ExitStatus {
+        if self.ending.timed_out() && reason != Reason::Lost {
+            return ExitStatus {
                 code: 124,
-                signal: signal.or(last),
+                signal: signal.or(self.ending.last_signal()),
                 reason: Reason::Timeout,
                 rusage,
-            },
-            Some(_) | None => ExitStatus {
-                code,
-                signal,
-                reason,
-                rusage,
-            },
+            };
+        }
+        ExitStatus {
+            code,
+            signal,
+            reason,
+            rusage,
         }
     }
 

@@ -8,4 +8,3 @@ mod store;
 mod stream;
 
 pub(crate) use store::{Picture, Store};
-pub(crate) use stream::CHUNK_CHARGE;

@@ -19,7 +19,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
@@ -178,6 +178,7 @@ impl Tree {
             tree: Arc::clone(self),
             number,
             reuse,
+            killed: AtomicBool::new(false),
         };
         for (controller, file, max) in bounds.needed() {
             let path = format!("{}/{file}", directory(slot.number));
@@ -301,12 +302,15 @@ pub(super) struct Slot {
     tree: Arc<Tree>,
     number: u32,
     reuse: Reuse,
+    /// Its `cgroup.kill` was written.
+    killed: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
     Yes,
-    /// It has limits.
+    /// It has limits, or it was killed: Linux 6.18 kills everybody who is cloned into a cgroup whose
+    /// `cgroup.kill` was written at any time before.
     No,
     /// It is no longer ours.
     GivenBack,
@@ -315,6 +319,7 @@ enum Reuse {
 impl Slot {
     /// Ends everybody in it, at once.
     pub(super) fn kill(&self) -> Result<(), Errno> {
+        self.killed.store(true, Ordering::Relaxed);
         self.tree
             .end(&format!("{}/cgroup.kill", directory(self.number)))
     }
@@ -332,6 +337,9 @@ impl Slot {
 
     /// Keeps the directory for the next process or removes it; `false` while somebody is in it.
     pub(super) fn give_back(&mut self) -> bool {
+        if self.reuse == Reuse::Yes && *self.killed.get_mut() {
+            self.reuse = Reuse::No;
+        }
         if self.reuse != Reuse::GivenBack && self.tree.accept(self.number, self.reuse) {
             self.reuse = Reuse::GivenBack;
         }

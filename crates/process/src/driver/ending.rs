@@ -81,9 +81,14 @@ impl Ending {
         self.drain_until.is_some()
     }
 
-    /// The timeout's verdict: whether it ended the leader, and the last signal that was sent.
-    pub(super) fn timed_out(&self) -> Option<Option<i32>> {
-        self.is_timeout.then_some(self.last_signal)
+    /// Whether the leader ran too long.
+    pub(super) fn timed_out(&self) -> bool {
+        self.is_timeout
+    }
+
+    /// The last signal that was sent by an end.
+    pub(super) fn last_signal(&self) -> Option<i32> {
+        self.last_signal
     }
 
     /// Takes an order; what to do at once.
@@ -247,7 +252,7 @@ mod tests {
         assert_eq!(ending.order(graceful(5, 5), start), Some(Act::Interrupt));
         assert_eq!(ending.order(Order::Forced, start), None);
         assert_eq!(ending.due(start + SECOND), None);
-        assert_eq!(ending.timed_out(), None);
+        assert!(!ending.timed_out());
         assert_eq!(ending.due(start + 4 * SECOND), None);
     }
 
@@ -257,11 +262,11 @@ mod tests {
         let mut ending = Ending::new(Some(start + SECOND));
         assert_eq!(ending.deadline(), Some(start + SECOND));
         assert_eq!(ending.due(start + SECOND), Some(Act::Terminate));
-        assert_eq!(ending.timed_out(), Some(Some(15)));
+        assert_eq!((ending.timed_out(), ending.last_signal()), (true, Some(15)));
         let kill_at = start + SECOND + TIMEOUT_TERM;
         assert_eq!(ending.deadline(), Some(kill_at));
         assert_eq!(ending.due(kill_at), Some(Act::Kill));
-        assert_eq!(ending.timed_out(), Some(Some(9)));
+        assert_eq!((ending.timed_out(), ending.last_signal()), (true, Some(9)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ impl Ends {
             });
         };
         let both = Interest::READABLE | Interest::WRITABLE;
-        let master = Arc::new(AsyncFd::with_interest(master, both)?);
+        let master = watch(master, both)?;
         Ok(Self {
             sources: [Some(Source::terminal(Arc::clone(&master))), None],
             sink: Some(Sink::Watched(Arc::clone(&master))),
@@ -89,7 +89,7 @@ pub(super) struct Source {
 impl Source {
     /// Must be called inside the runtime.
     pub(super) fn pipe(fd: OwnedFd, name: StreamName) -> io::Result<Self> {
-        let fd = Arc::new(AsyncFd::with_interest(fd, Interest::READABLE)?);
+        let fd = watch(fd, Interest::READABLE)?;
         Ok(Self { fd, name })
     }
 
@@ -178,6 +178,14 @@ impl Source {
     }
 }
 
+/// Puts a descriptor into the runtime's epoll, out of which it is taken before it is closed.
+fn watch(fd: OwnedFd, interest: Interest) -> io::Result<Arc<AsyncFd<OwnedFd>>> {
+    // SAFETY: an `OwnedFd` is open and the same as long as it lives, and it lives as long as the
+    // watch: nobody asks this `Arc` for an exclusive reference, by which it could be replaced.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    Ok(Arc::new(watched?))
+}
+
 fn read_chunk(fd: impl AsFd, most: usize) -> Result<Bytes, Errno> {
     BUFFER.with(|cell| {
         let mut buffer = cell.take();
@@ -246,8 +254,7 @@ impl Sink {
 
     fn watch(&mut self) -> io::Result<()> {
         if let Self::Pipe(fd) = std::mem::replace(self, Self::Gone) {
-            let fd = AsyncFd::with_interest(fd, Interest::WRITABLE)?;
-            *self = Self::Watched(Arc::new(fd));
+            *self = Self::Watched(watch(fd, Interest::WRITABLE)?);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::event::StreamName;
 
 /// What a chunk costs besides its bytes: its entry here and the heads of its allocations. Without it
 /// a child that writes single bytes could make a megabyte of output cost a hundred.
-pub(crate) const CHUNK_CHARGE: usize = 64;
+pub(super) const CHUNK_CHARGE: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
