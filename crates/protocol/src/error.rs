@@ -1,7 +1,8 @@
 //! The error member of an answer: a code, a text for people and a stable word for programs.
 //!
 //! The invariant here: every error Turnlane writes has `data.reason`, so no program has to read
-//! texts. Texts never carry what a caller sent as content (prompts, environment values, tokens);
+//! texts; only the exec-server's own dialects, whose errors carry no `data`, use
+//! [`ErrorObject::bare`]. Texts never carry what a caller sent as content (prompts, environment values, tokens);
 //! [`ErrorObject::invalid_params`] is the one place that cleans serde's own wording.
 //!
 //! Which situation gets which text is not decided here but by the crate that meets the situation.
@@ -46,6 +47,21 @@ impl ErrorObject {
             message: message.into(),
             data: Some(Value::Object(data)),
         }
+    }
+
+    /// An error without `data`, as the exec-server's dialects have them.
+    pub fn bare(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// The exec-server's answer to params that do not fit their type: -32602 and serde's text,
+    /// cleaned as in [`invalid_params`](Self::invalid_params).
+    pub fn bare_params(why: &serde_json::Error) -> Self {
+        Self::bare(INVALID_PARAMS, cleaned(&why.to_string()))
     }
 
     /// Adds a member to `data`, beside `reason`.
@@ -293,6 +309,17 @@ mod tests {
             !ErrorObject::invalid_params(&variant)
                 .message
                 .contains("xxxx")
+        );
+    }
+
+    #[test]
+    fn an_error_of_the_exec_server_is_a_code_and_a_text() {
+        let missing = serde_json::from_str::<Vec<Reason>>("[1]").unwrap_err();
+        let error = ErrorObject::bare_params(&missing);
+        assert!(!error.message.contains(" at line "), "{error}");
+        assert_eq!(
+            serde_json::to_value(ErrorObject::bare(-32004, "gone")).unwrap(),
+            json!({"code": -32004, "message": "gone"})
         );
     }
 
