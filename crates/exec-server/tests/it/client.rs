@@ -1,0 +1,6 @@
+//! The client: against a scripted peer, our own server and Codex's.
+
+mod fake;
+mod losing;
+mod resuming;
+mod scripted;
