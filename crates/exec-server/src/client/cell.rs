@@ -252,8 +252,6 @@ impl Cell {
         if inner.is_over() {
             return None;
         }
-        inner.held.clear();
-        inner.held_bytes = 0;
         inner.replay = Some(0);
         Some(inner.next_seq - 1)
     }

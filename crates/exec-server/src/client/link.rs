@@ -64,7 +64,7 @@ impl Drop for EndOnDrop {
 }
 
 /// Reads and writes until one of them ends; says why.
-async fn serve(core: &Core, open: Open) -> String {
+async fn serve(core: &Arc<Core>, open: Open) -> String {
     let Open { frames, early } = open;
     let Frames {
         is_websocket,
@@ -91,7 +91,7 @@ async fn serve(core: &Core, open: Open) -> String {
     reason
 }
 
-async fn read(core: &Core, reader: &mut FrameReader, is_websocket: bool) -> String {
+async fn read(core: &Arc<Core>, reader: &mut FrameReader, is_websocket: bool) -> String {
     let mut is_asked = false;
     loop {
         let next = if is_websocket {

@@ -85,7 +85,8 @@ pub(super) async fn replay(core: Arc<Core>, missed: Vec<(Arc<Cell>, u64)>) {
     while replays.join_next().await.is_some() {}
 }
 
-async fn catch_up(core: Arc<Core>, cell: Arc<Cell>, mut after: u64) {
+/// Reads what is missing of one process until nothing is.
+pub(super) async fn catch_up(core: Arc<Core>, cell: Arc<Cell>, mut after: u64) {
     loop {
         let params = ReadParams {
             process_id: cell.id.as_str().to_owned(),

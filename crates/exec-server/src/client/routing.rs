@@ -23,7 +23,7 @@ use super::wire::{self, Notice};
 
 impl Core {
     /// Takes one frame; an error ends the connection.
-    pub(super) fn route(&self, frame: &Bytes) -> Result<(), String> {
+    pub(super) fn route(self: &Arc<Self>, frame: &Bytes) -> Result<(), String> {
         if let Some(output) = wire::quick_output(frame) {
             if let Some(cell) = self.cell(output.process) {
                 let (stream, bytes) = (output.stream, output.bytes);
@@ -64,7 +64,7 @@ impl Core {
         self.lock().cells.get(process).cloned()
     }
 
-    fn notice(&self, method: &str, params: Option<&RawValue>) {
+    fn notice(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
         let Notice { process, seq, told } = match wire::notice(method, params) {
             Some(Ok(notice)) => notice,
             Some(Err(error)) => return self.malformed(method, params, &error),
@@ -73,6 +73,7 @@ impl Core {
         let Some(cell) = self.cell(&process) else {
             return;
         };
+        let is_last = matches!(told, Told::Closed { .. });
         let is_over = match (seq, told) {
             (Some(seq), told) => cell.accept(seq, told),
             (None, Told::Output { stream, bytes }) => {
@@ -89,6 +90,9 @@ impl Core {
         };
         if is_over {
             self.forget(&cell);
+        } else if is_last && let Some(after) = cell.begin_replay() {
+            // Nothing follows a close, so what is missing before it will not come by itself.
+            tokio::spawn(resume::catch_up(Arc::clone(self), cell, after));
         }
     }
 

@@ -159,6 +159,36 @@ async fn events_in_any_order_and_twice_are_told_in_order_and_once() {
 }
 
 #[tokio::test]
+async fn what_is_missing_before_a_close_is_asked_for() {
+    let (client, mut fake) = connected(Plays::Ours).await;
+    let process = started(&client, &mut fake).await;
+    let id = process.id().to_string();
+    fake.output(&id, 1, b"a").await;
+    fake.exited(&id, 3, 0).await;
+    fake.closed(&id, 4).await;
+    let asked = fake.asked("process/read").await;
+    assert_eq!(asked.params["afterSeq"], 1);
+    let chunk = json!({"seq": 2, "stream": "stdout", "chunk": "Yg=="});
+    let read = json!({"chunks": [chunk], "nextSeq": 5, "exited": true, "exitCode": 0,
+        "closed": true, "failure": null, "sandboxDenied": false});
+    fake.answer(&asked, read).await;
+    let serving = fake.serve(
+        "process/wait",
+        json!({"done": true, "exitCode": 0, "signal": null, "reason": "exited", "closed": true,
+            "survivors": 0}),
+    );
+    let (exit, _) = tokio::join!(process.wait(Until::Closed, None), serving);
+    assert_eq!(exit.unwrap().unwrap().code, 0);
+    let mut output = process.output().unwrap();
+    let mut told = Vec::new();
+    while let Some(event) = output.next().await.unwrap() {
+        told.push(event);
+    }
+    assert_eq!(told.len(), 4);
+    assert!(matches!(told[1], Event::Output { seq: 2, .. }));
+}
+
+#[tokio::test]
 async fn a_gap_that_never_fills_fails_its_process_and_no_other() {
     let (client, mut fake) = connected(Plays::Ours).await;
     let broken = started(&client, &mut fake).await;
