@@ -49,14 +49,12 @@ pub(crate) fn spawn_many(
     Ok(begun.elapsed())
 }
 
-#[expect(clippy::disallowed_types, reason = "see above")]
 fn wait(mut child: std::process::Child) -> anyhow::Result<()> {
     child.wait()?;
     Ok(())
 }
 
 /// Reads all a child writes to a pipe, 64 KiB at a time.
-#[expect(clippy::disallowed_types, reason = "see above")]
 pub(crate) fn drain_pipe(argv: &[&str]) -> anyhow::Result<usize> {
     let mut child = command(argv)?
         .stdout(std::process::Stdio::piped())
@@ -68,7 +66,6 @@ pub(crate) fn drain_pipe(argv: &[&str]) -> anyhow::Result<usize> {
 }
 
 /// A terminal and a child on its other side.
-#[expect(clippy::disallowed_types, reason = "see above")]
 pub(crate) fn on_terminal(argv: &[&str]) -> anyhow::Result<(OwnedFd, std::process::Child)> {
     let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
     let master = rustix::pty::openpt(flags | rustix::pty::OpenptFlags::CLOEXEC)?;

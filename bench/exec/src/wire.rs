@@ -11,7 +11,7 @@ use turnlane_rpc::connect::{self, connect_ws};
 use turnlane_rpc::{FrameReader, FrameWriter, Frames, Inbound};
 
 /// Nothing here takes longer unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One connection that speaks `process.v1`.
 pub(crate) struct Wire {
