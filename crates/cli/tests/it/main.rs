@@ -6,6 +6,7 @@
 )]
 
 mod basics;
+mod codex;
 mod schema;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
