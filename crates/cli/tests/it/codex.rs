@@ -141,7 +141,7 @@ impl Proxy {
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let server = server.trim_start_matches("ws://").to_owned();
         let cut = tokio::sync::watch::Sender::new(0);
-        let count = std::sync::Arc::default();
+        let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let (cuts, counter) = (cut.subscribe(), std::sync::Arc::clone(&count));
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
