@@ -50,6 +50,13 @@ pub struct AuthOptions {
 }
 
 impl AuthOptions {
+    /// Whether the token will be the one in the default file.
+    pub fn names_no_token(&self) -> bool {
+        matches!(self.mode, None | Some(AuthMode::CapabilityToken))
+            && self.token_file.is_none()
+            && self.token_sha256.is_none()
+    }
+
     /// Reads what the flags name. Without a token flag the token is in `default_token_file`, which
     /// is made if it does not exist; a file that was named must exist.
     pub fn load(&self, default_token_file: &Path) -> Result<WsAuth, AuthError> {
