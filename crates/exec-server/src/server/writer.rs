@@ -1,0 +1,111 @@
+//! The writing task of a connection.
+//!
+//! Each round takes every answer that waits and then lets processes tell something, one after the
+//! other, until a batch is full; so a flood of answers cannot silence processes, nor a loud process
+//! an answer for longer than a batch, and an answer that was queued before an event is written
+//! before it. The task makes progress on its own: it never waits for the reading side. It ends when
+//! the connection is to end, or when the other side takes nothing for [`STALL_MAX`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::time::timeout;
+use turnlane_rpc::{FrameWriter, WriteError};
+
+use super::events;
+use super::outbox::{Farewell, LastWords, Outbox};
+
+/// A connection that takes not one byte for this long is given up.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// How long the last words of a connection may take.
+pub(crate) const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
+/// Events are encoded up to this much before they are written. What is in flight when a connection
+/// is lost must be readable afterwards, so this stays far below what is retained.
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// What the task owns.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) frames: FrameWriter,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) scratch: BytesMut,
+}
+
+impl Writer {
+    /// Writes until the connection is to end, then says farewell.
+    pub(crate) async fn run(mut self) {
+        let outbox = Arc::clone(&self.outbox);
+        loop {
+            // Looked at first: a farewell is not overtaken by what comes after it.
+            let ends = outbox.farewell().is_some();
+            let work = outbox.take();
+            let answer_bytes = work.answer_bytes;
+            let mut idle = work.is_empty();
+            if work.ping {
+                self.frames.push_ping();
+            }
+            if let Some(payload) = work.pong {
+                self.frames.push_pong(&payload);
+            }
+            for answer in work.answers {
+                self.frames.push(answer);
+            }
+            if ends {
+                break;
+            }
+            idle &= self.pull() == 0;
+            if idle {
+                outbox.wake.notified().await;
+                continue;
+            }
+            tokio::select! {
+                biased;
+                written = self.frames.flush(STALL_MAX) => match written {
+                    Ok(()) => outbox.written(answer_bytes),
+                    Err(WriteError::Stalled) => {
+                        outbox.close(Farewell::new(1001, "the peer stopped reading"));
+                    }
+                    Err(WriteError::Io(_)) => outbox.close(Farewell::new(1001, "write failed")),
+                },
+                () = outbox.closing() => {}
+            }
+        }
+        self.farewell().await;
+    }
+
+    /// Best effort: the other side may be gone or not reading.
+    async fn farewell(&mut self) {
+        let Some(farewell) = self.outbox.farewell() else {
+            return;
+        };
+        let _ = timeout(FAREWELL_MAX, async {
+            if farewell.last_words == LastWords::Told {
+                while self.pull() > 0 {
+                    self.frames.flush(FAREWELL_MAX).await?;
+                }
+            }
+            self.frames.push_close(farewell.code, &farewell.reason);
+            self.frames.flush(FAREWELL_MAX).await?;
+            self.frames.shutdown(FAREWELL_MAX).await
+        })
+        .await;
+    }
+
+    /// Lets processes tell something; how many bytes it was.
+    fn pull(&mut self) -> usize {
+        let Some(session) = self.outbox.session() else {
+            return 0;
+        };
+        let mut pulled = 0;
+        while pulled < BATCH_BYTES {
+            let Some(entry) = session.ready.next(self.outbox.connection) else {
+                break;
+            };
+            pulled += events::turn(session, &entry, &mut self.scratch, &mut self.frames);
+        }
+        pulled
+    }
+}
