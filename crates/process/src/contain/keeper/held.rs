@@ -13,7 +13,7 @@ use super::protocol::{self, HOLDER_PACKET_MAX, Outcome};
 use super::socket::{self, Wait};
 use super::sweep;
 use super::sys::{Reach, pidfd_signal};
-use super::tree::{Root, Visit};
+use super::tree::{Order, Root, Visit};
 use crate::contain::Ended;
 use crate::launch::LaunchError;
 use crate::spec::{Signal, Target};
@@ -145,6 +145,7 @@ impl Held {
             Target::All => {
                 let mut delivered = false;
                 root.walk(
+                    Order::ChildrenFirst,
                     |_| Visit::Enter,
                     |member| delivered |= !member.zombie && member.signal(number),
                 );

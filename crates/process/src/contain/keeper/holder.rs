@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use super::pace::Pace;
 use super::protocol::{self, INLINE_MAX, Outcome, PACKET_MAX, RequestHead};
@@ -46,12 +46,15 @@ pub(super) struct Request {
 ///
 /// Until it returns, SIGTERM ends this process, which then has nothing to lose but the request: its
 /// socket closes, and the service knows.
-pub(super) fn wait_for_request(requests: &OwnedFd, taken: &OwnedFd) -> Option<Request> {
-    let keeper = rustix::process::getppid();
+pub(super) fn wait_for_request(
+    keeper: Pid,
+    requests: &OwnedFd,
+    taken: &OwnedFd,
+) -> Option<Request> {
     sys::dispose(libc::SIGTERM, Disposition::Default);
     sys::block_only(&[]).ok()?;
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).ok()?;
-    if rustix::process::getppid() != keeper {
+    if rustix::process::getppid() != Some(keeper) {
         return None; // It died before the line above.
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok()?;

@@ -53,6 +53,7 @@ pub(super) fn run() -> io::Result<()> {
     let service =
         service.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut keeper = Keeper {
+        pid: rustix::process::getpid(),
         signals,
         holders: BTreeSet::new(),
         spares: Vec::new(),
@@ -179,6 +180,8 @@ enum Role {
 }
 
 struct Keeper {
+    /// Its own, which a spare must know from before it was forked: afterwards the keeper may be dead.
+    pid: Pid,
     signals: OwnedFd,
     /// All holders, spares included.
     holders: BTreeSet<i32>,
@@ -238,15 +241,18 @@ impl Keeper {
     /// Closes what is the keeper's and becomes a holder once there is a request.
     fn be_spare(self) -> io::Result<()> {
         let Self {
-            spawning, signals, ..
+            pid,
+            spawning,
+            signals,
+            ..
         } = self;
         drop(signals);
         let Some(spawning) = spawning else {
             return Ok(());
         };
         drop(spawning.taken);
-        let Some(request) = holder::wait_for_request(&spawning.requests, &spawning.tell_taken)
-        else {
+        let request = holder::wait_for_request(pid, &spawning.requests, &spawning.tell_taken);
+        let Some(request) = request else {
             return Ok(());
         };
         drop((spawning.requests, spawning.tell_taken));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::sys::{Reach, pidfd_signal};
-use super::tree::{Root, Visit};
+use super::tree::{Order, Root, Visit};
 
 /// Walks of one stop sweep. More are only needed while a fork loop still grows; the next round goes
 /// on.
@@ -25,7 +25,7 @@ pub(super) fn stop_and_kill(root: &Root, enter: impl Fn(i32) -> Visit) -> usize 
     let mut kept: Vec<OwnedFd> = Vec::new();
     for _ in 0..WALKS_MAX {
         let before = seen.len();
-        root.walk(&enter, |member| {
+        root.walk(Order::ParentsFirst, &enter, |member| {
             if !member.zombie && seen.insert(member.pid) {
                 member.signal(libc::SIGSTOP);
                 if kept.len() < KEPT_MAX {
@@ -43,7 +43,7 @@ pub(super) fn stop_and_kill(root: &Root, enter: impl Fn(i32) -> Visit) -> usize 
             let _ = pidfd_signal(dir.as_fd(), libc::SIGKILL, Reach::Process);
         }
     } else {
-        root.walk(&enter, |member| {
+        root.walk(Order::ChildrenFirst, &enter, |member| {
             member.signal(libc::SIGKILL);
         });
     }
@@ -54,6 +54,7 @@ pub(super) fn stop_and_kill(root: &Root, enter: impl Fn(i32) -> Visit) -> usize 
 pub(super) fn living(root: &Root) -> Vec<i32> {
     let mut pids = BTreeSet::new();
     root.walk(
+        Order::ParentsFirst,
         |_| Visit::Enter,
         |member| {
             if !member.zombie {

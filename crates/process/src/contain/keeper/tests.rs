@@ -68,6 +68,12 @@ async fn all_up(mark: &str, expected: usize) {
         .unwrap();
 }
 
+/// Waits until exactly so many are in it: a count by marks may be right while a shell still forks.
+async fn grown(held: &Held, expected: usize) {
+    let grown = async || held.members().len() == expected;
+    eventually("all members", DEADLINE, grown).await.unwrap();
+}
+
 async fn nobody_left(mark: &str) {
     let nobody = async || marked(mark).is_empty();
     eventually("nobody to be left", DEADLINE, nobody)
@@ -136,8 +142,7 @@ async fn a_kill_reaches_the_daemon_and_the_session_of_its_own() {
         let mark = mark(name);
         let (held, _ends) = start(&link, &["sh", "-c", TREE, &mark], io);
         all_up(&mark, 3).await;
-        let six = async || held.members().len() == 6;
-        eventually("six members", DEADLINE, six).await.unwrap();
+        grown(&held, 6).await;
         held.kill();
         let (ended, _) = exit_of(next(&held));
         assert_eq!(ended.how, How::Signal(libc::SIGKILL));
@@ -182,6 +187,7 @@ async fn a_signal_reaches_the_leader_the_group_or_everybody() {
     let script = "setsid sh -c 'sleep 1000; : $0' $0 & sleep 1000; : $0";
     let (held, _ends) = start(&link, &["sh", "-c", script, &mark], PIPE);
     all_up(&mark, 2).await;
+    grown(&held, 4).await;
     assert!(held.signal(Signal::Terminate, Target::Group));
     assert_eq!(exit_of(next(&held)).0.how, How::Signal(libc::SIGTERM));
     assert!(!held.signal(Signal::Terminate, Target::Group));
@@ -244,6 +250,7 @@ async fn when_a_holder_is_killed_its_tree_ends_and_others_live() {
     let (second, _more_ends) = start(&link, &["sh", "-c", TREE, &spared], PIPE);
     all_up(&killed, 3).await;
     all_up(&spared, 3).await;
+    grown(&second, 6).await;
     kill9(first.holder_pid());
     assert!(matches!(next(&first), HolderMessage::Gone));
     nobody_left(&killed).await;
@@ -289,7 +296,7 @@ fn a_program_that_is_no_keeper_is_refused() {
     for (argv, why) in [
         (vec!["true"], "it ended without an answer"),
         (
-            vec!["sh", "-c", "echo hello >&0"],
+            vec!["sh", "-c", "echo hello >&0; exec cat"],
             "it answered as something else",
         ),
         (vec!["/no/such/program"], "not found"),

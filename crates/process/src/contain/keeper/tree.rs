@@ -51,6 +51,15 @@ pub(super) enum Visit {
     Skip,
 }
 
+/// In which order a walk visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// For what keeps a parent from having more children.
+    ParentsFirst,
+    /// For what a parent may die of: its children would be adopted and missed.
+    ChildrenFirst,
+}
+
 impl Root {
     /// This process.
     pub(super) fn this() -> Option<Self> {
@@ -68,12 +77,22 @@ impl Root {
         self.dir.as_fd()
     }
 
-    /// Visits everybody below, parents before their children. `enter` decides by pid alone who is
-    /// looked at, for the root's own children only.
-    pub(super) fn walk(&self, enter: impl Fn(i32) -> Visit, mut visit: impl FnMut(Member<'_>)) {
+    /// Visits everybody below. `enter` decides by pid alone who is looked at, for the root's own
+    /// children only.
+    pub(super) fn walk(
+        &self,
+        order: Order,
+        enter: impl Fn(i32) -> Visit,
+        mut visit: impl FnMut(Member<'_>),
+    ) {
+        let mut walk = Walk {
+            root: self,
+            order,
+            visit: &mut visit,
+        };
         for pid in children_of(self.dir()) {
             if enter(pid) == Visit::Enter {
-                self.look(pid, self.pid, self.dir(), DEPTH_MAX, &mut visit);
+                walk.look(pid, (self.pid, self.dir()), DEPTH_MAX);
             }
         }
     }
@@ -93,30 +112,38 @@ impl Root {
         let stat = Stat::read(dir.as_fd())?;
         (stat.parent == self.pid && is_there(self.dir())).then_some(dir)
     }
+}
 
-    fn look(
-        &self,
-        pid: i32,
-        parent: i32,
-        parent_dir: BorrowedFd<'_>,
-        depth: usize,
-        visit: &mut dyn FnMut(Member<'_>),
-    ) {
+struct Walk<'a> {
+    root: &'a Root,
+    order: Order,
+    visit: &'a mut dyn FnMut(Member<'_>),
+}
+
+impl Walk<'_> {
+    /// Looks at somebody whom `parent`, a pid and its directory, was said to have as a child.
+    fn look(&mut self, pid: i32, parent: (i32, BorrowedFd<'_>), depth: usize) {
         let Some(dir) = open_process(pid) else { return };
         let dir = dir.as_fd();
         let Some(stat) = Stat::read(dir) else { return };
         // It may have been adopted by the root since its parent was read.
-        let below = stat.parent == parent && is_there(parent_dir)
-            || stat.parent == self.pid && is_there(self.dir());
-        if !below {
+        let root = (self.root.pid, self.root.dir());
+        let is_child_of = |(pid, dir)| stat.parent == pid && is_there(dir);
+        if !is_child_of(parent) && !is_child_of(root) {
             return;
         }
         let zombie = matches!(stat.state, b'Z' | b'X');
-        visit(Member { pid, dir, zombie });
+        let member = Member { pid, dir, zombie };
+        if self.order == Order::ParentsFirst {
+            (self.visit)(member);
+        }
         if depth > 0 {
             for child in children_of(dir) {
-                self.look(child, pid, dir, depth - 1, visit);
+                self.look(child, (pid, dir), depth - 1);
             }
+        }
+        if self.order == Order::ChildrenFirst {
+            (self.visit)(member);
         }
     }
 }
