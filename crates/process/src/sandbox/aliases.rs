@@ -40,7 +40,7 @@ pub(super) struct Aliases {
 impl Aliases {
     /// Reads the table.
     pub(super) fn read() -> io::Result<Self> {
-        let table = std::fs::read("/proc/self/mountinfo")?;
+        let table = std::fs::read("/proc/thread-self/mountinfo")?;
         Ok(Self {
             mounts: table
                 .split(|&byte| byte == b'\n')

@@ -1,0 +1,284 @@
+//! Which files can be written, and that what is protected stays so.
+
+use super::*;
+
+const OUTSIDE: &[&str] = &[
+    "create_outside",
+    "write_outside",
+    "truncate_outside",
+    "mkdir_outside",
+    "rmdir_outside",
+    "unlink_outside",
+    "rename_outside",
+    "symlink_outside",
+    "fifo_outside",
+    "socket_outside",
+    "write_by_proc_root",
+];
+const ACROSS: &[&str] = &["link_from_outside", "move_from_outside", "link_to_outside"];
+const IN_ROOT: &[&str] = &[
+    "create_in_root",
+    "write_in_root",
+    "mkdir_in_root",
+    "rename_in_root",
+];
+const DEVICES: &[&str] = &["open_null", "open_zero", "open_full"];
+const NEW_DEVICES: &[&str] = &["char_device_in_root", "block_device_in_root"];
+
+/// Ways to change what is in `.git` or to put another one in its place.
+const GIT: &[&str] = &[
+    "create",
+    "create_deep",
+    "write",
+    "truncate",
+    "unlink",
+    "chmod",
+    "device",
+    "rename_out",
+    "rename_in",
+    "link_out",
+    "link_in",
+    "rename_away",
+    "remove",
+    "exchange",
+    "write_by_proc_root",
+    "write_by_proc_cwd",
+    "write_by_own_proc_root",
+];
+
+const REFUSED_BY_MOUNT: &[i32] = &[
+    libc::EROFS,
+    libc::EXDEV,
+    libc::EBUSY,
+    libc::EACCES,
+    libc::EPERM,
+];
+
+fn refuses_everything_outside(outcome: &Outcome) {
+    outcome.refuses(OUTSIDE);
+    outcome.expect(ACROSS, &[libc::EACCES, libc::EXDEV]);
+    outcome.refuses(NEW_DEVICES);
+    outcome.allows(DEVICES);
+    outcome.allows(&["read_outside", "list_outside"]);
+}
+
+#[test]
+fn read_only_reads_everything_and_writes_nothing() {
+    if !has(Need::Confinement) {
+        return;
+    }
+    let place = Place::new();
+    let outcome = attempt(&place, "files", &Sandbox::ReadOnly { network: false });
+    refuses_everything_outside(&outcome);
+    outcome.refuses(IN_ROOT);
+    assert!(place.is_untouched());
+    assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
+    assert_eq!(outcome.confined.network, NetworkEnforcement::Seccomp);
+    assert_eq!(
+        outcome.confined.landlock_abi,
+        machine().landlock.clone().ok()
+    );
+}
+
+#[test]
+fn read_only_changes_no_modes_owners_times_or_attributes() {
+    if !has(Need::Confinement) {
+        return;
+    }
+    let place = Place::new();
+    let attempts = ["chmod", "fchmod", "times", "chown", "attribute"];
+    let outcome = attempt(&place, "metadata", &Sandbox::ReadOnly { network: true });
+    outcome.expect(&attempts, &[libc::EPERM]);
+    // They are refused by the policy, not by something else.
+    let outcome = attempt(&place, "metadata", &Sandbox::DangerFullAccess);
+    outcome.allows(&attempts[..4]);
+}
+
+#[test]
+fn a_workspace_is_writable_and_nothing_else() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let place = Place::new();
+    for descendant in [false, true] {
+        let attempt = Attempt {
+            place: &place,
+            list: "files",
+            descendant,
+        };
+        for policy in [place.workspace(), place.workspace_in_tmp()] {
+            let outcome = attempt.under(&policy);
+            refuses_everything_outside(&outcome);
+            outcome.allows(IN_ROOT);
+            assert!(place.is_untouched());
+            assert_eq!(outcome.confined.fs, FsEnforcement::LandlockAndMounts);
+        }
+    }
+}
+
+#[test]
+fn git_stays_as_it_is_in_a_writable_root() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    for descendant in [false, true] {
+        let place = Place::new();
+        let attempt = Attempt {
+            place: &place,
+            list: "git",
+            descendant,
+        };
+        let outcome = attempt.under(&place.workspace());
+        outcome.allows(&["read_config", "still_writable"]);
+        outcome.expect(GIT, REFUSED_BY_MOUNT);
+        outcome.expect(
+            &["rename_root", "rename_above_root"],
+            &[libc::EACCES, libc::EXDEV],
+        );
+        assert!(place.is_untouched());
+    }
+}
+
+#[test]
+fn a_root_in_tmp_cannot_be_renamed_with_its_git() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    for descendant in [false, true] {
+        let place = Place::new();
+        let attempt = Attempt {
+            place: &place,
+            list: "git",
+            descendant,
+        };
+        let outcome = attempt.under(&place.workspace_in_tmp());
+        outcome.allows(&["read_config", "still_writable"]);
+        outcome.expect(GIT, REFUSED_BY_MOUNT);
+        outcome.expect(&["rename_root", "rename_above_root"], &[libc::EBUSY]);
+        assert!(place.is_untouched());
+    }
+}
+
+#[test]
+fn without_protection_every_one_of_these_succeeds_somewhere() {
+    // Else a refusal above would prove nothing.
+    let place = Place::new();
+    let outcome = attempt(&place, "git", &Sandbox::DangerFullAccess);
+    outcome.allows(&[
+        "create",
+        "create_deep",
+        "write",
+        "truncate",
+        "unlink",
+        "remove",
+    ]);
+    outcome.allows(&["rename_root", "rename_above_root"]);
+    let place = Place::new();
+    let outcome = attempt(&place, "files", &Sandbox::DangerFullAccess);
+    outcome.allows(&[
+        "create_outside",
+        "write_outside",
+        "truncate_outside",
+        "write_by_proc_root",
+    ]);
+    if is_root() {
+        outcome.allows(NEW_DEVICES);
+    }
+}
+
+#[test]
+fn a_root_without_protected_names_needs_no_mounts() {
+    if !has(Need::Confinement) {
+        return;
+    }
+    let place = Place::new();
+    fs::remove_dir_all(place.root().join(".git")).unwrap();
+    let outcome = attempt(&place, "files", &place.workspace_in_tmp());
+    refuses_everything_outside(&outcome);
+    outcome.allows(IN_ROOT);
+    assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
+}
+
+#[test]
+fn a_linked_git_is_protected_where_it_lies_and_the_link_stays() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let place = Place::new();
+    let (root, real) = (place.root(), place.tmp.path().join("real"));
+    fs::rename(root.join(".git"), &real).unwrap();
+    std::os::unix::fs::symlink(&real, root.join(".git")).unwrap();
+    let outcome = shell(
+        &place.workspace_in_tmp(),
+        "rm .git; mv .git x; ln -sfn /tmp .git; echo x > .git/config; mv ../../real ../../r2; echo fine > ok",
+        &root,
+    );
+    assert_eq!(outcome.code, Some(0), "{}", outcome.said);
+    assert_eq!(fs::read_link(root.join(".git")).unwrap(), real);
+    assert_eq!(fs::read(real.join("config")).unwrap(), b"[core]\n");
+}
+
+#[test]
+fn what_is_mounted_twice_is_protected_twice() {
+    if !has(Need::Mounts) || !is_root() {
+        return skipped("a second mount needs root");
+    }
+    let place = Place::new();
+    let place = &place;
+    // A thread can have mounts of its own, which end with it.
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // SAFETY: takes a number; this thread shares nothing that others rely on.
+            assert_eq!(
+                unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) },
+                0
+            );
+            rustix::mount::mount_change(
+                "/",
+                rustix::mount::MountPropagationFlags::PRIVATE
+                    | rustix::mount::MountPropagationFlags::REC,
+            )
+            .unwrap();
+            let second = place.outside().join("dir");
+            rustix::mount::mount_bind(place.tmp.path(), &second).unwrap();
+            let alias = second.join("a/project");
+            let command = format!(
+                "cd {} && echo x > new && echo x > .git/config; echo x > .git/new; mv .git g",
+                alias.display()
+            );
+            let outcome = shell(&place.workspace(), &command, &place.root());
+            assert!(alias.join("new").exists(), "{}", outcome.said);
+            assert!(place.is_untouched_besides_dir());
+        });
+    });
+}
+
+impl Place {
+    fn is_untouched_besides_dir(&self) -> bool {
+        fs::read(self.root().join(".git/config")).is_ok_and(|text| text == b"[core]\n")
+            && fs::read_dir(self.root().join(".git")).unwrap().count() == 2
+    }
+}
+
+#[test]
+fn where_nothing_can_be_mounted_the_policy_is_refused_with_the_path() {
+    let machine = Machine {
+        mounts: Err("no namespaces here".to_owned()),
+        ..machine().clone()
+    };
+    if !has(Need::Confinement) {
+        return;
+    }
+    let place = Place::new();
+    let around = Surroundings {
+        tmpdir: None,
+        pts: None,
+    };
+    let error = machine.confine(&place.workspace(), around).unwrap_err();
+    assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+    assert_eq!(error.path, Some(place.root().join(".git")));
+    assert!(error.to_string().contains("no namespaces here"), "{error}");
+    // Without anything to protect there is nothing to refuse.
+    fs::remove_dir_all(place.root().join(".git")).unwrap();
+    machine.confine(&place.workspace(), around).unwrap();
+}
