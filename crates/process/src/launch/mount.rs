@@ -21,6 +21,7 @@ struct Attributes {
 }
 
 const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NODEV: u64 = 4;
 
 /// How far down a change of attributes reaches.
 #[derive(Clone, Copy)]
@@ -42,10 +43,10 @@ pub(super) fn make(mounts: &Mounts) -> Step {
 
 fn make_one(step: &MountStep) -> Result<usize, i32> {
     match step {
-        MountStep::BindSelf(path) => bind(path, path, libc::MS_REC),
+        MountStep::BindSelf(path) => pin(path),
         MountStep::ReadOnly(path) => {
             bind(path, path, libc::MS_REC)?;
-            read_only(path, Reach::AllBelow)
+            add_attributes(path, MOUNT_ATTR_RDONLY, Reach::AllBelow)
         }
         MountStep::MaskDirectory(path) => {
             let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
@@ -59,8 +60,35 @@ fn make_one(step: &MountStep) -> Result<usize, i32> {
         }
         MountStep::MaskFile(path) => {
             bind(c"/dev/null", path, 0)?;
-            read_only(path, Reach::This)
+            // A device that is none cannot be opened, else whatever is written would seem to be kept.
+            add_attributes(path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, Reach::This)
         }
+    }
+}
+
+/// Mounts a path on itself, also a link, which the older call would follow.
+fn pin(path: &CStr) -> Result<usize, i32> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    let flags = flags as usize | word(libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW);
+    // SAFETY: both paths end with NUL; the descriptor is used and closed here only, in a table that
+    // is this process's own; the mount is seen in this process's own namespace only.
+    unsafe {
+        let tree = call(
+            libc::SYS_open_tree,
+            [fd(libc::AT_FDCWD), address(path.as_ptr()), flags, 0, 0, 0],
+        )?;
+        let moved = call(
+            libc::SYS_move_mount,
+            [
+                tree,
+                address(c"".as_ptr()),
+                fd(libc::AT_FDCWD),
+                address(path.as_ptr()),
+                libc::MOVE_MOUNT_F_EMPTY_PATH as usize,
+                0,
+            ],
+        );
+        call(libc::SYS_close, [tree, 0, 0, 0, 0, 0]).and(moved)
     }
 }
 
@@ -93,9 +121,9 @@ fn mount(
     }
 }
 
-fn read_only(path: &CStr, reach: Reach) -> Result<usize, i32> {
+fn add_attributes(path: &CStr, set: u64, reach: Reach) -> Result<usize, i32> {
     let attributes = Attributes {
-        set: MOUNT_ATTR_RDONLY,
+        set,
         ..Attributes::default()
     };
     let flags = match reach {

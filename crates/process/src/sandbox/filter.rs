@@ -1,7 +1,7 @@
 //! The filter of system calls, as a program for the kernel's classic BPF machine.
 //!
 //! Made by hand because it is short: check the architecture, compare the number with a list, look at
-//! two arguments of `socket`. What is not on the list is allowed. A call of another architecture ends
+//! a few arguments. What is not on the list is allowed. A call of another architecture ends
 //! the process, since its numbers mean something else. The kernel remembers which numbers are always
 //! allowed, so the length of the list costs nothing per call.
 
@@ -121,7 +121,6 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_shutdown,
-    libc::SYS_sendto,
     libc::SYS_sendmmsg,
     libc::SYS_recvmmsg,
     libc::SYS_getsockopt,
@@ -141,11 +140,13 @@ const ARCHITECTURE: Option<u32> = None;
 /// The second numbering of `x86_64`, with 32-bit pointers, has this bit.
 const X32_BIT: u32 = 0x4000_0000;
 
-// Offsets in `seccomp_data`; of the arguments the lower half, which is all the kernel looks at.
+// Offsets in `seccomp_data`; of each argument the lower half comes first. Of a number the kernel looks
+// at that only, of an address at both.
 const AT_NUMBER: u32 = 0;
 const AT_ARCHITECTURE: u32 = 4;
-const AT_FIRST_ARGUMENT: u32 = 16;
-const AT_SECOND_ARGUMENT: u32 = 24;
+const AT_ARGUMENT_0: u32 = 16;
+const AT_ARGUMENT_1: u32 = 24;
+const AT_ARGUMENT_4: u32 = 48;
 
 /// What `socket` and `socketpair` take for a type besides its flags.
 const SOCKET_TYPE: u32 = 0xf;
@@ -172,14 +173,18 @@ pub(super) fn program(scope: Scope) -> Option<Vec<[u8; 8]>> {
         refused.extend_from_slice(METADATA);
         refused.extend_from_slice(METADATA_OLD);
     }
-    let sockets: &[c_long] = match scope.network {
+    let looked_at: &[(c_long, To)] = match scope.network {
         Network::Open => &[],
         Network::Off => {
             refused.extend_from_slice(SOCKETS);
-            &[libc::SYS_socket, libc::SYS_socketpair]
+            &[
+                (libc::SYS_socket, To::Socket),
+                (libc::SYS_socketpair, To::Socket),
+                (libc::SYS_sendto, To::Send),
+            ]
         }
     };
-    Some(assemble(architecture, &refused, sockets))
+    Some(assemble(architecture, &refused, looked_at))
 }
 
 /// Where a jump goes; the ends lie behind the comparisons.
@@ -189,7 +194,10 @@ enum To {
     Allow,
     Refuse,
     Kill,
-    Sockets,
+    /// Where the arguments of `socket` and `socketpair` are looked at.
+    Socket,
+    /// Where the address of `sendto` is looked at.
+    Send,
 }
 
 /// An instruction whose jumps have no distance yet.
@@ -209,71 +217,52 @@ fn line(code: u16, value: u32, then: To, otherwise: To) -> Line {
     }
 }
 
-fn assemble(architecture: u32, refused: &[c_long], sockets: &[c_long]) -> Vec<[u8; 8]> {
+fn assemble(architecture: u32, refused: &[c_long], looked_at: &[(c_long, To)]) -> Vec<[u8; 8]> {
     let plain = |code, value| line(code, value, To::Next, To::Next);
-    let number = |number: &c_long| u32::try_from(*number).unwrap_or(u32::MAX);
+    let is = |value, then, otherwise| line(JUMP_IF_EQUAL, value, then, otherwise);
+    let number = |number: c_long| u32::try_from(number).unwrap_or(u32::MAX);
     let mut lines = vec![
         plain(LOAD, AT_ARCHITECTURE),
-        line(JUMP_IF_EQUAL, architecture, To::Next, To::Kill),
+        is(architecture, To::Next, To::Kill),
         plain(LOAD, AT_NUMBER),
     ];
     if cfg!(target_arch = "x86_64") {
         lines.push(line(JUMP_IF_AT_LEAST, X32_BIT, To::Kill, To::Next));
     }
-    lines.extend(
-        refused
-            .iter()
-            .map(|call| line(JUMP_IF_EQUAL, number(call), To::Refuse, To::Next)),
-    );
-    lines.extend(
-        sockets
-            .iter()
-            .map(|call| line(JUMP_IF_EQUAL, number(call), To::Sockets, To::Next)),
-    );
-    let allow = lines.len();
+    let refused = refused.iter().map(|call| (*call, To::Refuse));
+    let compared = refused.chain(looked_at.iter().copied());
+    lines.extend(compared.map(|(call, then)| is(number(call), then, To::Next)));
     lines.push(plain(RETURN, ALLOW));
-    let sockets_at = lines.len();
+    let socket = lines.len();
     // Only local sockets, and of those only the kinds that must be connected before they can send:
     // a datagram can be sent to any address with `sendmsg`, which connected pairs need.
     lines.extend([
-        plain(LOAD, AT_FIRST_ARGUMENT),
-        line(
-            JUMP_IF_EQUAL,
-            libc::AF_UNIX.unsigned_abs(),
-            To::Next,
-            To::Refuse,
-        ),
-        plain(LOAD, AT_SECOND_ARGUMENT),
+        plain(LOAD, AT_ARGUMENT_0),
+        is(libc::AF_UNIX.unsigned_abs(), To::Next, To::Refuse),
+        plain(LOAD, AT_ARGUMENT_1),
         plain(AND, SOCKET_TYPE),
-        line(
-            JUMP_IF_EQUAL,
-            libc::SOCK_STREAM.unsigned_abs(),
-            To::Allow,
-            To::Next,
-        ),
-        line(
-            JUMP_IF_EQUAL,
-            libc::SOCK_SEQPACKET.unsigned_abs(),
-            To::Allow,
-            To::Refuse,
-        ),
+        is(libc::SOCK_STREAM.unsigned_abs(), To::Allow, To::Next),
+        is(libc::SOCK_SEQPACKET.unsigned_abs(), To::Allow, To::Refuse),
     ]);
-    // Jumps only go forward, so a second answer is needed behind the look at sockets.
-    let allow_late = lines.len();
-    lines.push(plain(RETURN, ALLOW));
-    let refuse = lines.len();
-    lines.push(plain(RETURN, REFUSE));
-    let kill = lines.len();
-    lines.push(plain(RETURN, KILL));
+    let send = lines.len();
+    // Without an address it is a write to a connected pair; Rust's library writes to those so.
+    lines.extend([
+        plain(LOAD, AT_ARGUMENT_4),
+        is(0, To::Next, To::Refuse),
+        plain(LOAD, AT_ARGUMENT_4 + 4),
+        is(0, To::Allow, To::Refuse),
+    ]);
+    let ends = lines.len();
+    lines.extend([ALLOW, REFUSE, KILL].map(|answer| plain(RETURN, answer)));
 
     let distance = |from: usize, to: To| {
         let target = match to {
             To::Next => from + 1,
-            To::Allow if from < allow => allow,
-            To::Allow => allow_late,
-            To::Refuse => refuse,
-            To::Kill => kill,
-            To::Sockets => sockets_at,
+            To::Allow => ends,
+            To::Refuse => ends + 1,
+            To::Kill => ends + 2,
+            To::Socket => socket,
+            To::Send => send,
         };
         u8::try_from(target - from - 1).unwrap_or(u8::MAX)
     };

@@ -15,13 +15,14 @@ mod programs;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{WaitId, WaitIdOptions};
+use rustix::pipe::PipeFlags;
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 use tempfile::TempDir;
 
 use super::*;
@@ -33,6 +34,8 @@ const CHILD_MAX: Timespec = Timespec {
     tv_sec: 60,
     tv_nsec: 0,
 };
+
+const OUTPUT_MAX: usize = 256 * 1024;
 
 fn machine() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
@@ -164,7 +167,7 @@ impl Outcome {
     fn expect(&self, attempts: &[&str], errnos: &[i32]) {
         for attempt in attempts {
             let errno = self.of(attempt);
-            let said = std::io::Error::from_raw_os_error(errno);
+            let said = io::Error::from_raw_os_error(errno);
             assert!(errnos.contains(&errno), "{attempt}: {said}");
         }
     }
@@ -183,12 +186,42 @@ struct Attempt<'a> {
     place: &'a Place,
     /// Which list of attempts.
     list: &'static str,
-    /// Who makes them: the child itself, or a grandchild in the background of a shell.
-    descendant: bool,
+    who: Who,
+}
+
+/// Who makes the attempts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// The child itself.
+    Child,
+    /// A grandchild in the background of a shell.
+    Descendant,
+}
+
+const NOWHERE: Surroundings<'_> = Surroundings {
+    tmpdir: None,
+    pts: None,
+};
+
+/// A rule about every path.
+fn everything(access: Access) -> PathRule {
+    PathRule {
+        path: PathBuf::from("/"),
+        access,
+        missing: MissingPath::Refuse,
+    }
 }
 
 impl Attempt<'_> {
     fn under(&self, policy: &Sandbox) -> Outcome {
+        self.with(policy, &[])
+    }
+
+    fn with(&self, policy: &Sandbox, more: &[(&'static str, OsString)]) -> Outcome {
+        self.confined(machine().confine(policy, NOWHERE).unwrap(), more)
+    }
+
+    fn confined(&self, confinement: Confinement, more: &[(&'static str, OsString)]) -> Outcome {
         let exe = std::env::current_exe().unwrap();
         let test = [
             exe.as_os_str(),
@@ -197,16 +230,18 @@ impl Attempt<'_> {
             "--ignored".as_ref(),
             "--nocapture".as_ref(),
         ];
-        let shell = ["sh", "-c", "(\"$@\" &) ; \"$@\" & wait $!", "sh"];
-        let shell = shell.iter().map(OsString::from).filter(|_| self.descendant);
+        let shell = ["sh", "-c", "\"$@\" & wait $!", "sh"];
+        let shell = shell.iter().map(OsString::from);
+        let shell = shell.filter(|_| self.who == Who::Descendant);
         let argv: Vec<OsString> = shell.chain(test.iter().map(OsString::from)).collect();
-        let env = [
+        let mut env = vec![
             ("TRY_LIST", self.list.into()),
             ("TRY_ROOT", self.place.root().into_os_string()),
             ("TRY_OUTSIDE", self.place.outside().as_os_str().to_owned()),
             ("TRY_SERVICE", std::process::id().to_string().into()),
         ];
-        run(policy, argv, &env, &self.place.root())
+        env.extend_from_slice(more);
+        run_confined(confinement, argv, &env, &self.place.root())
     }
 }
 
@@ -215,7 +250,7 @@ fn attempt(place: &Place, list: &'static str, policy: &Sandbox) -> Outcome {
     let attempt = Attempt {
         place,
         list,
-        descendant: false,
+        who: Who::Child,
     };
     attempt.under(policy)
 }
@@ -232,15 +267,16 @@ fn run(
     env: &[(&str, OsString)],
     cwd: &Path,
 ) -> Outcome {
-    let confinement = machine()
-        .confine(
-            policy,
-            Surroundings {
-                tmpdir: None,
-                pts: None,
-            },
-        )
-        .unwrap();
+    let confinement = machine().confine(policy, NOWHERE).unwrap();
+    run_confined(confinement, argv, env, cwd)
+}
+
+fn run_confined(
+    confinement: Confinement,
+    argv: impl IntoIterator<Item = OsString>,
+    env: &[(&str, OsString)],
+    cwd: &Path,
+) -> Outcome {
     let kept = [
         "PATH",
         "HOME",
@@ -250,36 +286,34 @@ fn run(
     ];
     let kept = kept
         .iter()
+        .filter(|name| env.iter().all(|(given, _)| given != *name))
         .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let given = env
         .iter()
         .map(|(name, value)| (OsString::from(name), value.clone()));
     let mut plan = prepare(&Spec::new(argv, cwd), kept.chain(given).collect()).unwrap();
     plan.restrictions = confinement.restrictions;
-    let mut output = tempfile::tempfile().unwrap();
+    let (output, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
+    // All of it is read after the end.
+    rustix::pipe::fcntl_setpipe_size(&input, OUTPUT_MAX).unwrap();
     let ends = ChildEnds {
         stdin: File::open("/dev/null").unwrap().into(),
-        stdout: output.try_clone().unwrap().into(),
-        stderr: output.try_clone().unwrap().into(),
+        stdout: input.try_clone().unwrap(),
+        stderr: input,
     };
     let mut slots = Slots::reserve().unwrap();
     let ruleset = confinement.ruleset.as_ref().map(AsFd::as_fd);
     let child = launch(&mut slots, &plan, &ends, ruleset, None)
         .map_err(|error| error.explain(&plan))
         .unwrap();
-    let mut done = [PollFd::new(&child.pidfd, PollFlags::IN)];
-    let in_time = rustix::event::poll(&mut done, Some(&CHILD_MAX)).unwrap() == 1;
-    if !in_time {
-        let _ = rustix::process::pidfd_send_signal(&child.pidfd, rustix::process::Signal::KILL);
-    }
-    let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)
-        .unwrap()
-        .unwrap();
+    drop(ends);
+    let ended = end_of(&child.pidfd);
     let mut said = Vec::new();
-    output.rewind().unwrap();
-    output.read_to_end(&mut said).unwrap();
+    File::from(output).read_to_end(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(in_time, "hangs: {said}");
+    let Some(status) = ended else {
+        panic!("hangs: {said}");
+    };
     let attempts = said
         .lines()
         .filter_map(|line| line.strip_prefix("@ "))
@@ -293,4 +327,15 @@ fn run(
         attempts,
         confined: confinement.confined,
     }
+}
+
+/// How a child ended; `None` if it had to be killed.
+fn end_of(pidfd: &OwnedFd) -> Option<WaitIdStatus> {
+    let mut done = [PollFd::new(pidfd, PollFlags::IN)];
+    let in_time = rustix::event::poll(&mut done, Some(&CHILD_MAX)).unwrap() == 1;
+    if !in_time {
+        let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
+    }
+    let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+    status.unwrap().filter(|_| in_time)
 }

@@ -134,6 +134,12 @@ impl Child {
             fs::write(root.join(format!("new-{id}")), ""),
         );
         told("write_in_root", writable(&root.join("file")));
+        let via = PathBuf::from(format!("/proc/{}/root", self.service));
+        let file = out.join("file");
+        told(
+            "write_by_proc_root",
+            writable(&via.join(file.strip_prefix("/").unwrap())),
+        );
         told("create_outside", fs::write(out.join("new"), ""));
         told("write_outside", writable(&out.join("file")));
         told("truncate_outside", truncate(&out.join("file")));
@@ -170,12 +176,6 @@ impl Child {
             "block_device_in_root",
             mknod(&root.join("b"), libc::S_IFBLK, libc::makedev(254, 0)),
         );
-        let via = PathBuf::from(format!("/proc/{}/root", self.service));
-        let file = out.join("file");
-        told(
-            "write_by_proc_root",
-            writable(&via.join(file.strip_prefix("/").unwrap())),
-        );
         for device in ["null", "zero", "full"] {
             let opened = writable(&Path::new("/dev").join(device));
             told(&format!("open_{device}"), opened);
@@ -192,6 +192,14 @@ impl Child {
         let (root, git) = (&self.root, self.root.join(".git"));
         let config = git.join("config");
         told("read_config", fs::read(&config));
+        for (name, dir) in [("root", &git), ("cwd", &git)] {
+            let via = PathBuf::from(format!("/proc/{}/{name}", self.service));
+            let inside = dir.join("config");
+            let via = via.join(inside.strip_prefix("/").unwrap());
+            told(&format!("write_by_proc_{name}"), writable(&via));
+        }
+        let by_self = PathBuf::from("/proc/self/root").join(config.strip_prefix("/").unwrap());
+        told("write_by_own_proc_root", writable(&by_self));
         told("create", fs::write(git.join("new"), ""));
         told("create_deep", fs::write(git.join("hooks/pre-commit"), ""));
         told("write", writable(&config));
@@ -216,14 +224,6 @@ impl Child {
         told("remove", fs::remove_dir_all(&git));
         let _ = fs::create_dir(root.join("evil"));
         told("exchange", exchange(&git, &root.join("evil")));
-        for (name, dir) in [("root", &git), ("cwd", &git)] {
-            let via = PathBuf::from(format!("/proc/{}/{name}", self.service));
-            let inside = dir.join("config");
-            let via = via.join(inside.strip_prefix("/").unwrap());
-            told(&format!("write_by_proc_{name}"), writable(&via));
-        }
-        let by_self = PathBuf::from("/proc/self/root").join(config.strip_prefix("/").unwrap());
-        told("write_by_own_proc_root", writable(&by_self));
         let above = root.parent().unwrap();
         told("rename_root", fs::rename(root, above.join("project2")));
         told(
@@ -378,9 +378,12 @@ impl Child {
         told("datagram_pair", UnixDatagram::pair());
         if let Ok((mut one, other)) = UnixStream::pair() {
             told("pair_write", one.write_all(b"x"));
-            // SAFETY: an absent buffer of no length.
-            let sent = unsafe { libc::send(other.as_raw_fd(), std::ptr::null(), 0, 0) };
-            told("send", checked(libc::c_long::try_from(sent).unwrap()));
+            let fd = usize::try_from(other.as_raw_fd()).unwrap();
+            let address: [u8; 16] = [1; 16];
+            let address = (&raw const address) as usize;
+            // SAFETY: an absent buffer of no length and an address as long as said.
+            let sent = unsafe { libc::syscall(libc::SYS_sendto, fd, 0, 0, 0, address, 16) };
+            told("send_to", checked(sent));
         }
     }
 
