@@ -23,6 +23,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
 
 use rustix::process::{WaitId, WaitIdOptions};
 
@@ -88,8 +89,12 @@ pub(crate) enum MountStep {
     ReadOnly(CString),
     /// An empty directory over the path.
     MaskDirectory(CString),
-    /// `/dev/null` over the path.
+    /// Something that cannot be opened over the path.
     MaskFile(CString),
+    /// What is mounted at the path and everything below it become read-only.
+    Freeze(CString),
+    /// The path and everything below it as they were before the first step.
+    Restore(CString),
 }
 
 /// The child's ends of its streams.
@@ -195,6 +200,8 @@ fn start(
     let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
     let uid_map = ids.map(|(uid, _)| map(uid)).unwrap_or_default();
     let gid_map = ids.map(|(_, gid)| map(gid)).unwrap_or_default();
+    let trees = mounts.map_or(0, |mounts| mounts.steps.len());
+    let trees: Vec<AtomicI32> = (0..trees).map(|_| AtomicI32::new(-1)).collect();
     let mut job = Job {
         programs: &plan.programs,
         argv: &argv,
@@ -209,6 +216,7 @@ fn start(
         restrictions: plan.restrictions.as_ref(),
         uid_map: &uid_map,
         gid_map: &gid_map,
+        trees: &trees,
         parent: rustix::process::getpid().as_raw_pid(),
         failure: None,
     };

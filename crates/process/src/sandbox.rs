@@ -239,7 +239,7 @@ impl Machine {
         // The most telling one is what is to be protected, not what lies above it.
         let Some((path, _)) = covers
             .clone()
-            .find(|(_, cover)| **cover != Cover::Pin)
+            .find(|(_, cover)| matches!(cover, Cover::ReadOnly | Cover::Mask))
             .or_else(|| covers.next())
         else {
             return Ok(None);
@@ -319,6 +319,8 @@ fn step(path: &Path, cover: Cover) -> Result<MountStep, SpawnError> {
     Ok(match cover {
         Cover::Pin => MountStep::BindSelf(name),
         Cover::ReadOnly => MountStep::ReadOnly(name),
+        Cover::Open => MountStep::Restore(name),
+        Cover::Freeze => MountStep::Freeze(name),
         Cover::Mask if path.is_dir() => MountStep::MaskDirectory(name),
         Cover::Mask => MountStep::MaskFile(name),
     })

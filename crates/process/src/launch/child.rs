@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, CString};
 use std::ptr;
+use std::sync::atomic::AtomicI32;
 
 use super::syscall::{address, call, fd, word};
 use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, mount};
@@ -31,6 +32,8 @@ pub(super) struct Job<'a> {
     /// Lines for `uid_map` and `gid_map`; empty without a user namespace.
     pub(super) uid_map: &'a [u8],
     pub(super) gid_map: &'a [u8],
+    /// A place for a descriptor for every mount step.
+    pub(super) trees: &'a [AtomicI32],
     pub(super) parent: i32,
     /// Written by the child that did not reach its exec.
     pub(super) failure: Option<LaunchError>,
@@ -69,7 +72,7 @@ fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     let mounts = job.restrictions.and_then(|given| given.mounts.as_ref());
     if let Some(mounts) = mounts {
         enter_namespaces(job, mounts)?;
-        mount::make(mounts)?;
+        mount::make(mounts, job.trees)?;
     }
     // SAFETY: the path ends with NUL; the directory is this process's own (no CLONE_FS).
     at(Stage::Cwd, unsafe {

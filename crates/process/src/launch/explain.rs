@@ -94,7 +94,9 @@ impl LaunchError {
                 MountStep::BindSelf(path)
                 | MountStep::ReadOnly(path)
                 | MountStep::MaskDirectory(path)
-                | MountStep::MaskFile(path),
+                | MountStep::MaskFile(path)
+                | MountStep::Freeze(path)
+                | MountStep::Restore(path),
             ) => error.at(as_path(path)),
             None => error,
         }

@@ -5,6 +5,8 @@
 
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::child::{Step, at_index};
 use super::syscall::{address, call, fd, word};
@@ -31,19 +33,38 @@ enum Reach {
 }
 
 /// Makes all of it in order.
-pub(super) fn make(mounts: &Mounts) -> Step {
+///
+/// `trees` has a place for every step; they keep what is to be restored. Their descriptors are closed
+/// with all others before the exec.
+pub(super) fn make(mounts: &Mounts, trees: &[AtomicI32]) -> Step {
     // Else what is mounted here would appear outside.
     let private = mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE, None);
     at_index(Stage::Mount, u32::MAX, private)?;
-    for (index, step) in (0_u32..).zip(&mounts.steps) {
-        at_index(Stage::Mount, index, make_one(step))?;
+    for ((index, step), tree) in (0_u32..).zip(&mounts.steps).zip(trees) {
+        if let MountStep::Restore(path) = step {
+            let copied = copy(path).map(|fd| {
+                tree.store(i32::try_from(fd).unwrap_or(-1), Relaxed);
+                fd
+            });
+            at_index(Stage::Mount, index, copied)?;
+        }
+    }
+    for ((index, step), tree) in (0_u32..).zip(&mounts.steps).zip(trees) {
+        at_index(Stage::Mount, index, make_one(step, fd(tree.load(Relaxed))))?;
     }
     Ok(())
 }
 
-fn make_one(step: &MountStep) -> Result<usize, i32> {
+fn make_one(step: &MountStep, tree: usize) -> Result<usize, i32> {
     match step {
-        MountStep::BindSelf(path) => pin(path),
+        MountStep::BindSelf(path) => {
+            let tree = copy(path)?;
+            let put = put(tree, path);
+            // SAFETY: made above and used nowhere else.
+            unsafe { call(libc::SYS_close, [tree, 0, 0, 0, 0, 0]) }.and(put)
+        }
+        MountStep::Restore(path) => put(tree, path),
+        MountStep::Freeze(path) => add_attributes(path, MOUNT_ATTR_RDONLY, Reach::AllBelow),
         MountStep::ReadOnly(path) => {
             bind(path, path, libc::MS_REC)?;
             add_attributes(path, MOUNT_ATTR_RDONLY, Reach::AllBelow)
@@ -66,18 +87,25 @@ fn make_one(step: &MountStep) -> Result<usize, i32> {
     }
 }
 
-/// Mounts a path on itself, also a link, which the older call would follow.
-fn pin(path: &CStr) -> Result<usize, i32> {
+/// A copy of the mounts from the path on, not yet anywhere; of a link too, which the older call would
+/// follow.
+fn copy(path: &CStr) -> Result<usize, i32> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
     let flags = flags as usize | word(libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW);
-    // SAFETY: both paths end with NUL; the descriptor is used and closed here only, in a table that
-    // is this process's own; the mount is seen in this process's own namespace only.
+    // SAFETY: the path ends with NUL.
     unsafe {
-        let tree = call(
+        call(
             libc::SYS_open_tree,
             [fd(libc::AT_FDCWD), address(path.as_ptr()), flags, 0, 0, 0],
-        )?;
-        let moved = call(
+        )
+    }
+}
+
+/// Mounts a copy over the path.
+fn put(tree: usize, path: &CStr) -> Result<usize, i32> {
+    // SAFETY: both paths end with NUL; the mount is seen in this process's own namespace only.
+    unsafe {
+        call(
             libc::SYS_move_mount,
             [
                 tree,
@@ -87,8 +115,7 @@ fn pin(path: &CStr) -> Result<usize, i32> {
                 libc::MOVE_MOUNT_F_EMPTY_PATH as usize,
                 0,
             ],
-        );
-        call(libc::SYS_close, [tree, 0, 0, 0, 0, 0]).and(moved)
+        )
     }
 }
 

@@ -162,6 +162,8 @@ impl Writer {
             MountStep::ReadOnly(path) => (1, path),
             MountStep::MaskDirectory(path) => (2, path),
             MountStep::MaskFile(path) => (3, path),
+            MountStep::Freeze(path) => (4, path),
+            MountStep::Restore(path) => (5, path),
         };
         self.byte(kind);
         self.string(path);
@@ -247,6 +249,8 @@ impl<'a> Reader<'a> {
             1 => Some(MountStep::ReadOnly(path)),
             2 => Some(MountStep::MaskDirectory(path)),
             3 => Some(MountStep::MaskFile(path)),
+            4 => Some(MountStep::Freeze(path)),
+            5 => Some(MountStep::Restore(path)),
             _ => None,
         }
     }

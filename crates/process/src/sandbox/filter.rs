@@ -290,3 +290,6 @@ fn bytes(instruction: sock_filter) -> [u8; 8] {
         k_3,
     ]
 }
+
+#[cfg(test)]
+mod tests;

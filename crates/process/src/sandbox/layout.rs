@@ -3,7 +3,9 @@
 //! Landlock's rules only add rights: a grant holds for everything below. So a rule that allows more
 //! than what surrounds it becomes a grant, and one that allows less becomes a mount over the path. A
 //! mount can be gone round by renaming a directory above it, hence every such directory that could be
-//! renamed is mounted on itself, which makes renaming fail with EBUSY.
+//! renamed is mounted on itself, which makes renaming fail with EBUSY. Where there are mounts at all,
+//! everything that is not writable is mounted read-only: Landlock knows nothing of modes, owners, times
+//! and attributes.
 //!
 //! Pure: reads no file system. What was asked for and cannot be expressed is refused with its path.
 
@@ -32,6 +34,10 @@ pub(super) enum Cover {
     ReadOnly,
     /// There is nothing to be seen.
     Mask,
+    /// Everything below can be written, although what is around it cannot.
+    Open,
+    /// Everything but what is opened again can only be read.
+    Freeze,
 }
 
 impl Layout {
@@ -52,6 +58,9 @@ impl Layout {
         }
         layout.pin_links(rules);
         layout.pin_above(rules);
+        if !layout.mounts.is_empty() {
+            layout.freeze(rules);
+        }
         Ok(layout)
     }
 
@@ -60,18 +69,17 @@ impl Layout {
         let above = path
             .ancestors()
             .find_map(|above| self.mounts.get(above).map(|cover| (above, *cover)));
-        if let Some((above, cover)) = above {
-            let allows = match cover {
-                Cover::Pin => Access::Write,
-                Cover::ReadOnly => Access::Read,
-                Cover::Mask => Access::Deny,
-            };
-            if access > allows {
+        match above {
+            Some((above, Cover::Mask)) => {
                 return Err(refused(path).because(format!(
-                    "it allows more than {}, which itself allows less than what is around it",
+                    "it lies in {}, where nothing can be seen",
                     above.display()
                 )));
             }
+            Some((_, Cover::ReadOnly)) => {
+                self.mounts.insert(path.to_owned(), Cover::Open);
+            }
+            Some((_, Cover::Pin | Cover::Open | Cover::Freeze)) | None => {}
         }
         self.grants.push((path.to_owned(), access));
         Ok(())
@@ -112,6 +120,22 @@ impl Layout {
             }
         }
     }
+
+    /// What was said about the whole tree comes first, being the shortest path.
+    fn freeze(&mut self, rules: &Rules) {
+        let root = Path::new("/");
+        if rules.access(root) == Access::Write {
+            return;
+        }
+        let writable = self
+            .grants
+            .iter()
+            .filter(|(_, access)| *access == Access::Write);
+        for (path, _) in writable {
+            self.mounts.insert(path.clone(), Cover::Open);
+        }
+        self.mounts.insert(root.to_owned(), Cover::Freeze);
+    }
 }
 
 fn is_renamable(path: &Path, rules: &Rules) -> bool {
@@ -121,4 +145,104 @@ fn is_renamable(path: &Path, rules: &Rules) -> bool {
 /// The devices every process may write to, and its own terminal.
 pub(super) fn always_writable(pts: Option<&Path>) -> impl Iterator<Item = &Path> {
     DEVICES.iter().map(Path::new).chain(pts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SpawnErrorKind;
+
+    const READ: Access = Access::Read;
+    const WRITE: Access = Access::Write;
+    const DENY: Access = Access::Deny;
+
+    fn layout(rules: &[(&str, Access)]) -> Result<Layout, SpawnError> {
+        let rules = rules.iter().map(|(path, access)| (path.into(), *access));
+        Layout::of(&Rules::from_iter(rules), None)
+    }
+
+    fn grants(layout: &Layout) -> Vec<(&str, Access)> {
+        let grants = layout.grants.iter();
+        grants
+            .map(|(path, access)| (path.to_str().unwrap(), *access))
+            .collect()
+    }
+
+    fn mounts(layout: &Layout) -> Vec<(&str, Cover)> {
+        let mounts = layout.mounts.iter();
+        mounts
+            .map(|(path, cover)| (path.to_str().unwrap(), *cover))
+            .collect()
+    }
+
+    #[test]
+    fn what_only_allows_more_needs_no_mounts() {
+        let layout = layout(&[
+            ("/", READ),
+            ("/p", WRITE),
+            ("/p/q", WRITE),
+            ("/usr", READ),
+            ("/v", WRITE),
+        ])
+        .unwrap();
+        assert_eq!(grants(&layout), [("/", READ), ("/p", WRITE), ("/v", WRITE)]);
+        assert!(layout.mounts.is_empty());
+    }
+
+    #[test]
+    fn what_allows_less_is_covered_and_what_is_above_it_is_pinned_where_it_could_be_renamed() {
+        let layout = layout(&[
+            ("/", READ),
+            ("/tmp", WRITE),
+            ("/tmp/a/p", WRITE),
+            ("/tmp/a/p/.git", READ),
+            ("/home/p", WRITE),
+            ("/home/p/.env", DENY),
+        ])
+        .unwrap();
+        let expected = [
+            ("/", Cover::Freeze),
+            ("/home/p", Cover::Open),
+            ("/home/p/.env", Cover::Mask),
+            ("/tmp", Cover::Open),
+            ("/tmp/a", Cover::Pin),
+            ("/tmp/a/p", Cover::Pin),
+            ("/tmp/a/p/.git", Cover::ReadOnly),
+        ];
+        assert_eq!(mounts(&layout), expected);
+        let expected = [("/", READ), ("/home/p", WRITE), ("/tmp", WRITE)];
+        assert_eq!(grants(&layout), expected);
+    }
+
+    #[test]
+    fn a_writable_root_directory_is_not_frozen() {
+        let layout = layout(&[("/", WRITE), ("/a/b", READ), ("/a/b/c", WRITE)]).unwrap();
+        let expected = [
+            ("/a", Cover::Pin),
+            ("/a/b", Cover::ReadOnly),
+            ("/a/b/c", Cover::Open),
+        ];
+        assert_eq!(mounts(&layout), expected);
+    }
+
+    #[test]
+    fn a_rule_about_a_device_that_is_always_writable_changes_nothing() {
+        let with = layout(&[("/", READ), ("/dev/null", DENY)]).unwrap();
+        assert_eq!(with, layout(&[("/", READ)]).unwrap());
+    }
+
+    #[test]
+    fn nothing_can_be_seen_below_a_mask() {
+        for rules in [
+            [("/", READ), ("/a", DENY), ("/a/b", READ)],
+            [("/", WRITE), ("/a", DENY), ("/a/b", WRITE)],
+        ] {
+            let error = layout(&rules).unwrap_err();
+            assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+            assert_eq!(error.path.as_deref(), Some(Path::new("/a/b")));
+        }
+        // Nothing is masked where nothing was visible.
+        let layout = layout(&[("/a", DENY), ("/a/b", READ)]).unwrap();
+        assert_eq!(grants(&layout), [("/a/b", READ)]);
+    }
 }

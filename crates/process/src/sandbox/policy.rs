@@ -232,6 +232,18 @@ impl Rules {
     }
 }
 
+#[cfg(test)]
+impl FromIterator<(PathBuf, Access)> for Rules {
+    /// As if every path were there and held no links.
+    fn from_iter<I: IntoIterator<Item = (PathBuf, Access)>>(given: I) -> Self {
+        let mut rules = Self::default();
+        for (path, access) in given {
+            rules.add(path, access);
+        }
+        rules
+    }
+}
+
 /// The path without links, `None` if nothing is there.
 fn canonical(path: &Path) -> Result<Option<PathBuf>, SpawnError> {
     if !path.is_absolute() {
@@ -298,3 +310,6 @@ fn is_missing(error: &io::Error) -> bool {
 pub(super) fn refused(path: &Path) -> SpawnError {
     SpawnError::new(SpawnErrorKind::SandboxRefused).at(path)
 }
+
+#[cfg(test)]
+mod tests;

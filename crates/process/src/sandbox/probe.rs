@@ -103,6 +103,8 @@ impl Trial {
         let mounts = Mounts {
             user_namespace: by.user_namespace(),
             steps: vec![
+                MountStep::Freeze(c"/".to_owned()),
+                MountStep::Restore(c"/dev".to_owned()),
                 MountStep::BindSelf(c"/dev".to_owned()),
                 MountStep::MaskFile(c"/dev/zero".to_owned()),
                 MountStep::ReadOnly(c"/dev".to_owned()),

@@ -13,11 +13,13 @@ fn string() -> impl Strategy<Value = CString> {
 }
 
 fn mount_step() -> impl Strategy<Value = MountStep> {
-    (0..4_u8, string()).prop_map(|(kind, path)| match kind {
+    (0..6_u8, string()).prop_map(|(kind, path)| match kind {
         0 => MountStep::BindSelf(path),
         1 => MountStep::ReadOnly(path),
         2 => MountStep::MaskDirectory(path),
-        _ => MountStep::MaskFile(path),
+        3 => MountStep::MaskFile(path),
+        4 => MountStep::Freeze(path),
+        _ => MountStep::Restore(path),
     })
 }
 

@@ -121,6 +121,51 @@ fn everything_may_be_writable_but_one_directory() {
 }
 
 #[test]
+fn a_writable_directory_in_a_protected_one_in_a_writable_one_is_writable() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let place = Place::new();
+    let root = place.root();
+    for around in [Access::Read, Access::Write] {
+        let rules = vec![
+            everything(around),
+            rule(&root, Access::Write),
+            rule(root.join(".git"), Access::Read),
+            rule(root.join(".git/hooks"), Access::Write),
+        ];
+        let command = "echo x > .git/hooks/new; echo x > .git/new; echo x > new; rm .git/config; \
+            mv .git/hooks .git/h; mv .git g; ls -A .git .git/hooks; rm .git/hooks/new";
+        let outcome = shell(&custom(rules), command, &root);
+        let listed = ".git:\nconfig\nhooks\n\n.git/hooks:\nnew\n";
+        assert!(outcome.said.ends_with(listed), "{}", outcome.said);
+        assert_eq!(outcome.code, Some(0));
+        assert!(place.is_untouched() && root.join("new").exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused_with_its_path() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let place = Place::new();
+    let root = place.root();
+    let seen = root.join(".git/hooks");
+    let hidden = custom(vec![
+        everything(Access::Read),
+        rule(&root, Access::Deny),
+        rule(&seen, Access::Read),
+    ]);
+    let devices = custom(vec![everything(Access::Read), rule("/dev", Access::Deny)]);
+    for (policy, path) in [(hidden, seen.as_path()), (devices, Path::new("/dev"))] {
+        let error = machine().confine(&policy, NOWHERE).unwrap_err();
+        assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+        assert_eq!(error.path.as_deref(), Some(path));
+    }
+}
+
+#[test]
 fn a_missing_path_is_skipped_or_refuses_the_policy() {
     let missing = rule("/nonexistent/path", Access::Read);
     let skipped = PathRule {

@@ -398,7 +398,7 @@ impl Child {
             "fchmod",
             opened.set_permissions(fs::Permissions::from_mode(0o777)),
         );
-        told("times", opened.set_times(fs::FileTimes::new()));
+        told("times", opened.set_modified(std::time::UNIX_EPOCH));
         let path = c(&file);
         // SAFETY: the path ends with NUL; -1 changes nothing.
         let owned = unsafe { libc::chown(path.as_ptr(), u32::MAX, u32::MAX) };
