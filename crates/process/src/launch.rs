@@ -12,6 +12,7 @@ mod ends;
 mod explain;
 mod mount;
 mod prepare;
+mod privileges;
 mod slots;
 mod syscall;
 mod wire;

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::atomic::AtomicI32;
 
+use super::privileges::{self, prctl};
 use super::syscall::{address, call, fd, word};
 use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, mount};
 
@@ -38,6 +39,9 @@ pub(super) struct Job<'a> {
     /// Written by the child that did not reach its exec.
     pub(super) failure: Option<LaunchError>,
 }
+
+/// `TIOCSCTTY`, which has another type in every C library.
+const TIOCSCTTY: usize = 0x540e;
 
 /// How a step ends.
 pub(super) type Step = Result<(), LaunchError>;
@@ -96,33 +100,23 @@ fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     // capabilities dropped below.
     limits(job, Resources::OpenFiles)?;
     if let Some(restrictions) = job.restrictions {
-        drop_capabilities(restrictions.capabilities_kept)?;
-        forbid_new_privileges()?;
+        privileges::drop_capabilities(restrictions.capabilities_kept)?;
+        privileges::forbid_new_ones()?;
     }
-    if let Some(ruleset) = job.ruleset {
-        // SAFETY: restricts this task only.
-        at(Stage::Landlock, unsafe {
-            call(
-                libc::SYS_landlock_restrict_self,
-                [fd(ruleset), 0, 0, 0, 0, 0],
-            )
-        })?;
+    if job.ruleset.is_some() {
+        restrict_files()?;
     }
-    // SAFETY: the table is this process's own since `stdio`.
-    at(Stage::Stdio, unsafe {
-        call(libc::SYS_close_range, [3, EVERY, 0, 0, 0, 0])
-    })?;
     die_with_parent(job.parent)?;
     default_dispositions();
     if let Some(restrictions) = job.restrictions {
-        filter_calls(&restrictions.filter)?;
+        privileges::filter_calls(&restrictions.filter)?;
     }
     unblock_signals()?;
     exec(job)
 }
 
 /// The result of a call as the result of a stage that works through no list.
-fn at(stage: Stage, result: Result<usize, i32>) -> Step {
+pub(super) fn at(stage: Stage, result: Result<usize, i32>) -> Step {
     at_index(stage, NO_INDEX, result)
 }
 
@@ -198,30 +192,62 @@ fn open_files_limit() -> Result<(u64, u64), i32> {
     Ok((soft, hard))
 }
 
-/// Leaves the parent's table of descriptors with a copy that ends at the slots, then puts the slots
-/// in place. The slots are above 2, so none of them is overwritten before its turn and each copy
-/// loses close-on-exec.
+/// Where the ruleset is until it is used.
+const RULESET: usize = 3;
+
+/// Leaves the parent's table of descriptors with a copy that ends at the slots, puts the slots in
+/// place and closes the rest. At once, since a copy of somebody else's pipe keeps it from ending.
+/// The slots are above 2, so none is overwritten before its turn and each copy loses close-on-exec.
 fn stdio(job: &Job<'_>) -> Step {
     let above = fd(job.last_slot.saturating_add(1));
-    let flags = libc::CLOSE_RANGE_UNSHARE as usize;
-    // SAFETY: with this flag the call first gives this process a table of its own, so that nothing
-    // of the parent's is closed.
-    at(Stage::Stdio, unsafe {
-        call(libc::SYS_close_range, [above, EVERY, flags, 0, 0, 0])
-    })?;
+    // With this flag the call first gives this process a table of its own, so that nothing of the
+    // parent's is closed.
+    close_from(above, libc::CLOSE_RANGE_UNSHARE as usize)?;
     for (target, slot) in (0_usize..).zip(job.stdio) {
-        // SAFETY: the table is this process's own.
-        at(Stage::Stdio, unsafe {
-            call(libc::SYS_dup3, [fd(slot), target, 0, 0, 0, 0])
-        })?;
+        duplicate(fd(slot), target)?;
+    }
+    match job.ruleset.map(fd) {
+        None => close_from(RULESET, 0)?,
+        Some(slot) => {
+            if slot != RULESET {
+                duplicate(slot, RULESET)?;
+            }
+            close_from(RULESET.saturating_add(1), 0)?;
+        }
     }
     match job.terminal {
         Terminal::None => Ok(()),
         // SAFETY: takes no memory; the session is this process's own and has no terminal yet.
         Terminal::Controlling => at(Stage::Stdio, unsafe {
-            call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0])
+            call(libc::SYS_ioctl, [0, TIOCSCTTY, 0, 0, 0, 0])
         }),
     }
+}
+
+fn duplicate(from: usize, to: usize) -> Step {
+    // SAFETY: the table is this process's own when this is called.
+    at(Stage::Stdio, unsafe {
+        call(libc::SYS_dup3, [from, to, 0, 0, 0, 0])
+    })
+}
+
+fn close_from(first: usize, flags: usize) -> Step {
+    // SAFETY: the table is this process's own when this is called, or becomes so by the flag.
+    at(Stage::Stdio, unsafe {
+        call(libc::SYS_close_range, [first, EVERY, flags, 0, 0, 0])
+    })
+}
+
+/// Takes on the ruleset and closes it, the last descriptor that is not the program's.
+fn restrict_files() -> Step {
+    // SAFETY: restricts this task only.
+    at(Stage::Landlock, unsafe {
+        call(libc::SYS_landlock_restrict_self, [RULESET, 0, 0, 0, 0, 0])
+    })?;
+    // SAFETY: the table is this process's own.
+    at(Stage::Landlock, unsafe {
+        call(libc::SYS_close, [RULESET, 0, 0, 0, 0, 0])
+    })
 }
 
 /// In a new user namespace the ids must be mapped before they mean anything. The namespaces
@@ -254,106 +280,6 @@ fn write_file(path: &CStr, text: &[u8]) -> Step {
         })
     };
     at(Stage::Namespace, written)
-}
-
-fn prctl(option: i32, argument: usize, second: usize) -> Result<usize, i32> {
-    // SAFETY: none of the options used here reads or writes memory, and all concern this task only.
-    unsafe { call(libc::SYS_prctl, [word(option), argument, second, 0, 0, 0]) }
-}
-
-/// The highest capability there could be.
-const CAPABILITIES: usize = 64;
-
-/// Headers and sets of `capset`, in the kernel's layout.
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapabilitySet {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-
-/// Gives up all capabilities but `kept`, in every set.
-fn drop_capabilities(kept: u64) -> Step {
-    for capability in 0..CAPABILITIES {
-        if kept & (1 << capability) != 0 {
-            continue;
-        }
-        match prctl(libc::PR_CAPBSET_DROP, capability, 0) {
-            Ok(_) => {}
-            // No such capability, nor a higher one.
-            Err(libc::EINVAL) => break,
-            // Without CAP_SETPCAP the bounding set stays. It then has no effect either: what it
-            // bounds is gained by an exec only, and `no_new_privs` lets an exec gain nothing.
-            Err(libc::EPERM) => break,
-            failed @ Err(_) => return at(Stage::Capabilities, failed),
-        }
-    }
-    at(
-        Stage::Capabilities,
-        prctl(
-            libc::PR_CAP_AMBIENT,
-            word(libc::PR_CAP_AMBIENT_CLEAR_ALL),
-            0,
-        ),
-    )?;
-    let header = CapabilityHeader {
-        version: CAPABILITY_VERSION_3,
-        pid: 0,
-    };
-    let mut sets = [CapabilitySet::default(); 2];
-    // SAFETY: header and sets have the layout of this version and live here; pid 0 is this task.
-    at(Stage::Capabilities, unsafe {
-        call(
-            libc::SYS_capget,
-            [
-                address(&raw const header),
-                address(&raw mut sets),
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-    })?;
-    // One that was never there cannot be kept, and asking for it would fail.
-    for (set, word) in sets
-        .iter_mut()
-        .zip([kept & u64::from(u32::MAX), kept >> 32])
-    {
-        let mask = set.permitted & u32::try_from(word).unwrap_or(0);
-        *set = CapabilitySet {
-            effective: mask,
-            permitted: mask,
-            inheritable: mask,
-        };
-    }
-    // SAFETY: as above.
-    at(Stage::Capabilities, unsafe {
-        call(
-            libc::SYS_capset,
-            [
-                address(&raw const header),
-                address(&raw const sets),
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-    })
-}
-
-fn forbid_new_privileges() -> Step {
-    at(Stage::Capabilities, prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0))
 }
 
 /// After the last change of credentials, which would have undone it.
@@ -394,40 +320,6 @@ fn default_dispositions() {
             )
         };
     }
-}
-
-fn filter_calls(filter: &[[u8; 8]]) -> Step {
-    /// `sock_fprog`; the kernel copies the filter byte by byte and asks for no alignment.
-    #[repr(C)]
-    struct Program {
-        len: u16,
-        filter: *const [u8; 8],
-    }
-    if filter.is_empty() {
-        return Ok(());
-    }
-    let Ok(len) = u16::try_from(filter.len()) else {
-        return at(Stage::Seccomp, Err(libc::EINVAL));
-    };
-    let program = Program {
-        len,
-        filter: filter.as_ptr(),
-    };
-    // SAFETY: the program and its filter live until the call returns; without the flag that says
-    // otherwise it applies to this task only.
-    at(Stage::Seccomp, unsafe {
-        call(
-            libc::SYS_seccomp,
-            [
-                libc::SECCOMP_SET_MODE_FILTER as usize,
-                0,
-                address(&raw const program),
-                0,
-                0,
-                0,
-            ],
-        )
-    })
 }
 
 /// A signal that came meanwhile takes its default effect here, before the exec.

@@ -148,8 +148,8 @@ pub(super) fn clone(
 /// `args` and `job` must be valid until the call returns; the stack in `args` must be unused; the
 /// flags must contain `CLONE_VM | CLONE_VFORK`; signals must be blocked.
 #[cfg(target_arch = "x86_64")]
-unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> isize {
-    let returned: isize;
+unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> libc::c_long {
+    let returned: libc::c_long;
     // SAFETY: parent: an ordinary system call. Child: the kernel has set the stack pointer to the
     // top of the new stack, 16-byte aligned, and kept all registers but rax, rcx and r11; it calls
     // `run` with the job and never comes back, so nothing of this frame is used twice.
@@ -163,7 +163,7 @@ unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> isize {
             "call r8",
             "ud2",
             "2:",
-            inlateout("rax") libc::SYS_clone3 as isize => returned,
+            inlateout("rax") libc::SYS_clone3 => returned,
             in("rdi") args,
             in("rsi") size_of::<CloneArgs>(),
             in("rdx") job,
@@ -182,8 +182,8 @@ unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> isize {
 /// `args` and `job` must be valid until the call returns; the stack in `args` must be unused; the
 /// flags must contain `CLONE_VM | CLONE_VFORK`; signals must be blocked.
 #[cfg(target_arch = "aarch64")]
-unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> isize {
-    let returned: isize;
+unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> libc::c_long {
+    let returned: libc::c_long;
     // SAFETY: parent: an ordinary system call. Child: the kernel has set the stack pointer to the
     // top of the new stack, 16-byte aligned, and kept all registers but x0; it calls `run` with the
     // job and never comes back, so nothing of this frame is used twice.
@@ -197,7 +197,7 @@ unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> isize {
             "blr x3",
             "brk 1",
             "2:",
-            in("x8") libc::SYS_clone3 as isize,
+            in("x8") libc::SYS_clone3,
             inlateout("x0") args => returned,
             in("x1") size_of::<CloneArgs>(),
             in("x2") job,

@@ -53,7 +53,7 @@ fn text(bytes: impl Into<Vec<u8>>, part: &str) -> Result<CString, SpawnError> {
 
 fn variable(name: OsString, value: &OsStr) -> Result<CString, SpawnError> {
     if name.is_empty() || name.as_bytes().contains(&b'=') {
-        let detail = format!("{name:?} is no name of an environment variable");
+        let detail = format!("`{}` is no name of an environment variable", name.display());
         return Err(SpawnError::new(SpawnErrorKind::Other).because(detail));
     }
     let mut pair = name.into_vec();

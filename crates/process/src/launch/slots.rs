@@ -32,11 +32,8 @@ impl Slots {
     /// Takes the lowest free descriptors above 2. Early is better: the higher they are, the more a
     /// launch copies. The first call in a program also notes its limit of descriptors.
     pub(crate) fn reserve() -> io::Result<Self> {
-        let open_files = *OPEN_FILES.get_or_init(|| {
-            rustix::process::getrlimit(Resource::Nofile)
-                .current
-                .unwrap_or(u64::MAX)
-        });
+        let now = || rustix::process::getrlimit(Resource::Nofile).current;
+        let open_files = *OPEN_FILES.get_or_init(|| now().unwrap_or(u64::MAX));
         let null = super::ends::null()?;
         let slot = || rustix::io::fcntl_dupfd_cloexec(&null, 3);
         let stdio = [slot()?, slot()?, slot()?];
@@ -51,7 +48,11 @@ impl Slots {
     }
 
     /// Raises this program's own soft limit of descriptors to the hard one. Children still get
-    /// what the program was started with, which the slots have noted.
+    /// what the program was started with. Again: nothing.
+    #[expect(
+        clippy::unused_self,
+        reason = "slots are the proof that the limit was noted before it is raised"
+    )]
     pub(crate) fn raise_open_files(&self) -> io::Result<()> {
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let raised = Rlimit {

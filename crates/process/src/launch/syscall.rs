@@ -16,20 +16,20 @@ pub(super) type Arguments = [usize; 6];
 /// valid for that, and what it changes must not break an invariant of this program.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn call(number: libc::c_long, arguments: Arguments) -> Result<usize, i32> {
-    let [a, b, c, d, e, f] = arguments;
-    let returned: isize;
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let returned: libc::c_long;
     // SAFETY: the registers are those of the kernel's interface, the two it destroys are named, and
     // memory is assumed to be changed. The call itself is the caller's responsibility.
     unsafe {
         core::arch::asm!(
             "syscall",
-            inlateout("rax") number as isize => returned,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            in("r8") e,
-            in("r9") f,
+            inlateout("rax") number => returned,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -46,20 +46,20 @@ pub(super) unsafe fn call(number: libc::c_long, arguments: Arguments) -> Result<
 /// valid for that, and what it changes must not break an invariant of this program.
 #[cfg(target_arch = "aarch64")]
 pub(super) unsafe fn call(number: libc::c_long, arguments: Arguments) -> Result<usize, i32> {
-    let [a, b, c, d, e, f] = arguments;
-    let returned: isize;
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let returned: libc::c_long;
     // SAFETY: the registers are those of the kernel's interface, and memory is assumed to be
     // changed. The call itself is the caller's responsibility.
     unsafe {
         core::arch::asm!(
             "svc 0",
-            in("x8") number as isize,
-            inlateout("x0") a => returned,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            in("x4") e,
-            in("x5") f,
+            in("x8") number,
+            inlateout("x0") first.cast_signed() as libc::c_long => returned,
+            in("x1") second,
+            in("x2") third,
+            in("x3") fourth,
+            in("x4") fifth,
+            in("x5") sixth,
             options(nostack),
         );
     }
@@ -67,11 +67,11 @@ pub(super) unsafe fn call(number: libc::c_long, arguments: Arguments) -> Result<
 }
 
 /// The kernel returns errors as the last 4095 values.
-pub(super) fn decode(returned: isize) -> Result<usize, i32> {
+pub(super) fn decode(returned: libc::c_long) -> Result<usize, i32> {
     if (-4095..0).contains(&returned) {
         Err(i32::try_from(returned.wrapping_neg()).unwrap_or(libc::EIO))
     } else {
-        Ok(returned.cast_unsigned())
+        usize::try_from(returned.cast_unsigned()).map_err(|_| libc::EOVERFLOW)
     }
 }
 

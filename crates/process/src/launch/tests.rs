@@ -11,11 +11,11 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 
 use super::*;
@@ -45,13 +45,26 @@ fn wait(pidfd: BorrowedFd<'_>) -> WaitIdStatus {
         .unwrap()
 }
 
-/// All there is to read. Our ends do not block: this fails unless the stream has ended.
+/// All there is to read until the stream ends. It may end a moment after its writer: a child that
+/// is just being launched by another test has a copy of every low descriptor for that long.
 fn read_all(end: Option<OwnedFd>) -> String {
-    let mut text = String::new();
-    if let Some(end) = end {
-        File::from(end).read_to_string(&mut text).unwrap();
+    let Some(end) = end else {
+        return String::new();
+    };
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let mut wait = [PollFd::new(&end, PollFlags::IN)];
+        let patience = Timespec {
+            tv_sec: 30,
+            tv_nsec: 0,
+        };
+        let ready = rustix::event::poll(&mut wait, Some(&patience)).unwrap();
+        assert_eq!(ready, 1, "somebody holds the stream open");
+        match rustix::io::read(&end, &mut buffer).unwrap() {
+            0 => return String::from_utf8(text).unwrap(),
+            read => text.extend_from_slice(&buffer[..read]),
+        }
     }
-    text
 }
 
 fn run_with(plan: &Plan, ruleset: Option<BorrowedFd<'_>>) -> Result<Ran, LaunchError> {

@@ -52,7 +52,7 @@ fn a_variable_without_a_proper_name_is_refused_and_named() {
     for name in ["", "A=B", "="] {
         let error = prepare(&spec(&["a"]), env(&[(name, "x")])).unwrap_err();
         assert_eq!(error.kind, SpawnErrorKind::Other);
-        assert!(error.detail.unwrap().starts_with(&format!("{name:?}")));
+        assert!(error.detail.unwrap().starts_with(&format!("`{name}`")));
     }
 }
 

@@ -11,10 +11,13 @@ use crate::error::SpawnErrorKind;
 /// Allows every call.
 const ALLOW: [u8; 8] = filter_entry(0x06, 0x7fff_0000);
 
-const fn filter_entry(code: u8, value: u32) -> [u8; 8] {
-    let [a, b, c, d] = value.to_ne_bytes();
-    let [x, y] = (code as u16).to_ne_bytes();
-    [x, y, 0, 0, a, b, c, d]
+/// An instruction without jumps, in its memory layout.
+const fn filter_entry(code: u16, value: u32) -> [u8; 8] {
+    let code = code.to_ne_bytes();
+    let value = value.to_ne_bytes();
+    [
+        code[0], code[1], 0, 0, value[0], value[1], value[2], value[3],
+    ]
 }
 
 fn path(path: &Path) -> CString {

@@ -1,6 +1,6 @@
 //! Terminals and the other streams, seen from both sides.
 
-use rustix::event::{PollFd, PollFlags};
+use std::fs::File;
 
 use super::*;
 use crate::spec::{Delivery, TerminalSize};
