@@ -52,9 +52,9 @@ pub(super) unsafe fn call(number: libc::c_long, arguments: Arguments) -> Result<
     // changed. The call itself is the caller's responsibility.
     unsafe {
         core::arch::asm!(
-            "svc 0",
+            "svc #0",
             in("x8") number,
-            inlateout("x0") first.cast_signed() as libc::c_long => returned,
+            inlateout("x0") first => returned,
             in("x1") second,
             in("x2") third,
             in("x3") fourth,

@@ -4,6 +4,7 @@
 //! that count descriptors or change this process run alone, in a copy of the test program that is
 //! itself launched from here.
 
+mod cost;
 mod errors;
 mod restrictions;
 mod state;

@@ -280,3 +280,26 @@ fn a_filter_is_in_force_when_the_program_starts() {
     let ran = run_with(&plan, None);
     assert!(ran.is_err(), "{ran:?}");
 }
+
+#[test]
+fn the_longest_way_of_a_child_fits_its_stack_many_times() {
+    let mut slots = Slots::reserve().unwrap();
+    let directory = project();
+    let mut plan = cat();
+    plan.restrictions = Some(Restrictions {
+        capabilities_kept: 1,
+        filter: vec![ALLOW],
+        ..mounts(protecting(directory.path()))
+    });
+    let io = Io::Pipe {
+        stdin: Stdin::Closed,
+    };
+    let (ends, _ours) = open_ends(io, crate::Delivery::Discard).unwrap();
+    if let Ok(launched) = launch(&mut slots, &plan, &ends, None, None) {
+        wait(launched.pidfd.as_fd());
+    } else {
+        skip("no mount namespace on this machine: the stack of a shorter way is looked at");
+    }
+    let used = slots.stack.used();
+    assert!((1..8 * 1024).contains(&used), "{used} bytes of the stack");
+}
