@@ -242,9 +242,7 @@ async fn world(mode: Mode) -> (TempHome, MockModel) {
     let home = home_for(&mock, mode);
     std::fs::write(home.workspace().join("a.txt"), "one\n").unwrap();
     std::fs::create_dir(home.workspace().join(".git")).unwrap();
-    let outside = home.path().join("outside");
-    std::fs::create_dir(&outside).unwrap();
-    mock.choose_with(move |request| Some(script(request, &outside)));
+    mock.choose_with(move |request| Some(script(request, mode)));
     (home, mock)
 }
 
@@ -262,7 +260,7 @@ fn home_for(mock: &MockModel, mode: Mode) -> TempHome {
 }
 
 /// What the model says next, from what it was told last.
-fn script(request: &RecordedRequest, outside: &Path) -> Reply {
+fn script(request: &RecordedRequest, mode: Mode) -> Reply {
     let call = |id: &str, name: &str, arguments: Value| {
         Reply::of([Item::function_call(name, arguments).call_id(id)])
     };
@@ -281,15 +279,18 @@ fn script(request: &RecordedRequest, outside: &Path) -> Reply {
         return call("c3", "write_stdin", ctrl_c);
     }
     if request.tool_output("c4").is_none() {
-        let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\n";
-        return Reply::of([Item::custom_tool_call("apply_patch", patch).call_id("c4")]);
+        // Codex takes such a script for a patch and applies it itself, by file calls.
+        let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch";
+        let cmd = format!("apply_patch <<'EOF'\n{patch}\nEOF\n");
+        return call("c4", "exec_command", json!({"cmd": cmd}));
     }
     if request.tool_output("c5").is_none() {
-        let outside = outside.display();
-        let cmd = format!(
-            "echo inside > b.txt; touch .git/x; touch {outside}/x /etc/turnlane-probe; \
-             rm -f /etc/turnlane-probe; echo done; exit 7"
-        );
+        // Whoever may write there should not.
+        let outside = match mode {
+            Mode::WorkspaceWrite => "touch /etc/turnlane-probe",
+            Mode::DangerFullAccess => "true",
+        };
+        let cmd = format!("echo inside > b.txt; touch .git/x; {outside}; echo done; exit 7");
         return call(
             "c5",
             "exec_command",
@@ -331,8 +332,8 @@ fn check(home: &TempHome, mock: &MockModel, mode: Mode) {
         told("c5")
     );
     let denied = told("c5").contains("cannot touch '/etc/turnlane-probe'");
-    let may_write_etc = rustix::process::geteuid().is_root() && !confined;
-    assert_eq!(denied, !may_write_etc, "{}", told("c5"));
+    assert_eq!(denied, confined, "{}", told("c5"));
+    assert!(!exists(Path::new("/etc/turnlane-probe")));
 }
 
 /// Codex's app-server on stdio.
