@@ -94,7 +94,7 @@ impl Files {
         params: Option<Box<RawValue>>,
     ) -> std::result::Result<Box<RawValue>, ErrorObject> {
         let Some(answer) = answer_of(method) else {
-            return Err(ErrorObject::unknown_method(method));
+            return Err(ErrorObject::bare(-32601, "not a method of files"));
         };
         let handles = Arc::clone(&self.handles);
         let Ok(permit) = CALLS.acquire().await else {

@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
@@ -22,11 +23,20 @@ pub(super) const ENTRIES_MAX: usize = 50_000;
 pub(super) fn list(params: &PathParams) -> Result<ReadDirectoryAnswer> {
     let path = local(&params.path)?;
     let guard = Guard::of(params.sandbox.as_ref())?;
-    let place = guard.hold(&path, Links::Follow, Access::Read)?;
-    let (names, more) = names(&mut place.held.to_list()?)?;
+    listing(&guard, &path, ENTRIES_MAX)
+}
+
+/// What a directory holds, or that it holds more than `entries_max`.
+pub(super) fn listing(
+    guard: &Guard,
+    path: &Path,
+    entries_max: usize,
+) -> Result<ReadDirectoryAnswer> {
+    let place = guard.hold(path, Links::Follow, Access::Read)?;
+    let (names, more) = names(&mut place.held.to_list()?, entries_max)?;
     if more {
         return Err(Failure::Internal(
-            format!("directory has more than {ENTRIES_MAX} entries").into(),
+            format!("directory has more than {entries_max} entries").into(),
         ));
     }
     let entries = names.into_iter().map(|(name, kind)| {
@@ -58,9 +68,11 @@ fn mode(held: &super::held::Held) -> u32 {
     held.metadata().mode()
 }
 
-/// The names of a directory with their kinds, links as links, and whether there are more than are
-/// told.
-pub(super) fn names(directory: &mut Dir) -> Result<(Vec<(OsString, FileType)>, bool)> {
+/// The first names of a directory with their kinds, links as links, and whether there are more.
+pub(super) fn names(
+    directory: &mut Dir,
+    entries_max: usize,
+) -> Result<(Vec<(OsString, FileType)>, bool)> {
     let mut names = Vec::new();
     while let Some(entry) = directory.read() {
         let entry = entry?;
@@ -68,7 +80,7 @@ pub(super) fn names(directory: &mut Dir) -> Result<(Vec<(OsString, FileType)>, b
         if name == "." || name == ".." {
             continue;
         }
-        if names.len() == ENTRIES_MAX {
+        if names.len() == entries_max {
             return Ok((names, true));
         }
         let kind = match entry.file_type() {

@@ -23,6 +23,10 @@ const FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How much is read before it is encoded; a multiple of three, so that pieces need no padding.
 const PIECE_BYTES: usize = 3 * 64 * 1024;
 
+/// The answer around the content of a file.
+const BEFORE: &str = r#"{"dataBase64":""#;
+const AFTER: &str = r#""}"#;
+
 /// `fs/getMetadata`.
 pub(super) fn metadata(params: &PathParams) -> Result<Metadata> {
     let path = local(&params.path)?;
@@ -76,8 +80,6 @@ pub(super) fn whole(params: &PathParams) -> Result<Box<RawValue>> {
     if size > FILE_BYTES_MAX {
         return Err(too_large());
     }
-    const BEFORE: &str = r#"{"dataBase64":""#;
-    const AFTER: &str = r#""}"#;
     let mut answer = String::with_capacity(BEFORE.len() + size.div_ceil(3) * 4 + AFTER.len());
     answer.push_str(BEFORE);
     encode(file, &mut answer)?;

@@ -125,7 +125,8 @@ struct Walk {
 
 impl Walk {
     fn look(&mut self, path: &Path, depth: u64, place: &Place) -> std::result::Result<(), Stop> {
-        let (mut names, more) = directory::names(&mut place.held.to_list()?)?;
+        let (mut names, more) =
+            directory::names(&mut place.held.to_list()?, directory::ENTRIES_MAX)?;
         names.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
         for (name, kind) in names {
             if self.entries == self.options.max_entries {

@@ -44,7 +44,7 @@ fn read(intent: Value) -> Result<Sandbox, IntentError> {
     )
 }
 
-fn entries(entries: Value) -> Value {
+fn entries(entries: &Value) -> Value {
     json!({"permissions": {
         "type": "managed",
         "file_system": {"type": "restricted", "entries": entries},
@@ -53,8 +53,8 @@ fn entries(entries: Value) -> Value {
 }
 
 /// The rules of one entry.
-fn rules(entry: Value) -> Result<Vec<PathRule>, String> {
-    match read(entries(json!([entry]))) {
+fn rules(entry: &Value) -> Result<Vec<PathRule>, String> {
+    match read(entries(&json!([entry]))) {
         Ok(Sandbox::Custom { rules, network }) => {
             assert!(network);
             Ok(rules)
@@ -64,8 +64,8 @@ fn rules(entry: Value) -> Result<Vec<PathRule>, String> {
     }
 }
 
-fn special(value: Value) -> Result<Vec<PathRule>, String> {
-    rules(json!({"path": {"type": "special", "value": value}, "access": "read"}))
+fn special(value: &Value) -> Result<Vec<PathRule>, String> {
+    rules(&json!({"path": {"type": "special", "value": value}, "access": "read"}))
 }
 
 fn rule(path: &str, access: Access, missing: MissingPath) -> PathRule {
@@ -142,7 +142,7 @@ fn every_access_has_its_word() {
     ] {
         let entry = json!({"path": {"type": "path", "path": "file:///a%20b"}, "access": word});
         assert_eq!(
-            rules(entry),
+            rules(&entry),
             Ok(vec![rule("/a b", access, MissingPath::Refuse)])
         );
     }
@@ -152,7 +152,7 @@ fn every_access_has_its_word() {
 fn project_roots_are_the_roots_or_the_directory_of_the_policy_or_of_the_start() {
     let entry = json!([{"path": {"type": "special", "value": {"kind": "project_roots",
         "subpath": "x/y"}}, "access": "read", "missing_path_behavior": "skip"}]);
-    let mut intent = entries(entry);
+    let mut intent = entries(&entry);
     let paths = |intent: &Value| match read(intent.clone()) {
         Ok(Sandbox::Custom { rules, .. }) => rules
             .into_iter()
@@ -168,14 +168,14 @@ fn project_roots_are_the_roots_or_the_directory_of_the_policy_or_of_the_start() 
     intent["workspaceRoots"] = json!(["file:///a", "file:///b"]);
     assert_eq!(paths(&intent), ["/a/x/y", "/b/x/y"]);
     assert_eq!(
-        special(json!({"kind": "current_working_directory", "subpath": null})),
+        special(&json!({"kind": "current_working_directory", "subpath": null})),
         Ok(vec![rule("/start", Access::Read, MissingPath::Refuse)])
     );
 }
 
 #[test]
 fn minimal_is_what_programs_need_to_run() {
-    let minimal = special(json!({"kind": "minimal"})).unwrap();
+    let minimal = special(&json!({"kind": "minimal"})).unwrap();
     let paths: Vec<_> = minimal
         .iter()
         .map(|rule| rule.path.to_str().unwrap())
@@ -189,13 +189,13 @@ fn minimal_is_what_programs_need_to_run() {
     assert!(minimal.iter().all(|rule| rule.missing == MissingPath::Skip));
     let writable =
         json!({"path": {"type": "special", "value": {"kind": "minimal"}}, "access": "write"});
-    assert_eq!(rules(writable), Err("minimal cannot be writable".into()));
+    assert_eq!(rules(&writable), Err("minimal cannot be writable".into()));
 }
 
 #[test]
 fn a_process_without_tmpdir_gets_no_rule_for_it() {
     let intent = entries(
-        json!([{"path": {"type": "special", "value": {"kind": "tmpdir"}},
+        &json!([{"path": {"type": "special", "value": {"kind": "tmpdir"}},
         "access": "write"}]),
     );
     let intent: SandboxIntent = serde_json::from_value(intent).unwrap();
@@ -221,7 +221,7 @@ fn globs_deny_what_they_match_now() {
     let glob =
         |pattern: String, depth: Option<u64>| {
             let mut intent = entries(
-                json!([{"path": {"type": "glob_pattern", "pattern": pattern},
+                &json!([{"path": {"type": "glob_pattern", "pattern": pattern},
             "access": "none"}]),
             );
             intent["permissions"]["file_system"]["glob_scan_max_depth"] = json!(depth);
@@ -311,7 +311,7 @@ fn whatever_is_not_understood_is_refused() {
             "may only deny",
         ),
     ] {
-        let refusal = rules(entry.clone()).unwrap_err();
+        let refusal = rules(&entry).unwrap_err();
         assert!(refusal.contains(why), "{entry}: {refusal}");
     }
     for (permissions, why) in [

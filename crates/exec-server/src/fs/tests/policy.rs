@@ -36,6 +36,8 @@ impl Project {
             ("w/other/kept/file", "kept"),
             ("open/file", "open"),
             ("closed/file", "closed"),
+            ("shared/room/file", "ours"),
+            ("shared/paper", "ours"),
         ] {
             desk.write(name, content);
         }
@@ -46,6 +48,8 @@ impl Project {
             (&desk.path("w/other/kept"), "read"),
             (&desk.path("w/sub/secret"), "deny"),
             (&desk.path("closed"), "none"),
+            (&desk.path("shared/room"), "write"),
+            (&desk.path("shared/paper"), "write"),
         ]);
         Self { desk, sandbox }
     }
@@ -156,6 +160,19 @@ async fn a_forbidden_part_below_refuses_the_whole_tree_before_anything_changes()
     // Read-only is good enough to copy from.
     project.copy("w/other", "w/copy").await.unwrap();
     assert_eq!(project.desk.text("w/copy/kept/file"), "kept");
+}
+
+#[tokio::test]
+async fn a_name_is_only_made_or_removed_where_its_directory_may_be_written() {
+    let project = Project::new();
+    project.at("fs/writeFile", "shared/paper").await.unwrap();
+    assert_eq!(project.desk.text("shared/paper"), "new");
+    for name in ["shared/paper", "shared/room"] {
+        assert_eq!(project.at("fs/remove", name).await, denied(), "{name}");
+    }
+    project.at("fs/remove", "shared/room/file").await.unwrap();
+    project.desk.write("shared/paper", "again");
+    assert_eq!(project.copy("shared/room", "shared/room2").await, denied());
 }
 
 #[tokio::test]
