@@ -101,12 +101,15 @@ impl Files {
             return Err(ErrorObject::bare(INTERNAL_ERROR, "file calls have ended"));
         };
         let call = tokio::task::spawn_blocking(move || {
-            let result = answer(&handles, params.as_deref());
-            drop(permit);
-            result.map_err(ErrorObject::from)
+            let result = answer(&handles, params.as_deref()).map_err(ErrorObject::from);
+            // Given back with the result: the thread is free by then and the next call takes it,
+            // and no call is uncounted while its thread works, even if nobody waits any more.
+            (result, permit)
         });
-        call.await
-            .unwrap_or_else(|_| Err(ErrorObject::bare(INTERNAL_ERROR, "file call failed")))
+        match call.await {
+            Ok((result, _permit)) => result,
+            Err(_) => Err(ErrorObject::bare(INTERNAL_ERROR, "file call failed")),
+        }
     }
 }
 

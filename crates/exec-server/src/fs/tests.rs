@@ -212,9 +212,10 @@ fn thousands_of_calls_at_once_are_answered_by_a_few_threads() {
     let answers = runtime.block_on(futures_of((0..4096).map(|_| desk.read("f"))));
     assert_eq!(answers.len(), 4096);
     assert!(answers.iter().all(|answer| answer.as_deref() == Ok("x")));
-    // A thread that has answered may not have come back when the next call asks for one.
+    // A thread that has answered may not be back when the next call asks for one; without a bound
+    // there would be 512.
     let started = STARTED.load(Ordering::Relaxed);
-    assert!(started <= 4 * CALLS_MAX, "{started} threads");
+    assert!(started <= 8 * CALLS_MAX, "{started} threads");
 }
 
 /// Runs all of them at once.
