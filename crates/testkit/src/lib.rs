@@ -34,6 +34,7 @@ mod error;
 mod home;
 pub mod mock_model;
 mod process;
+mod skip;
 pub mod wait;
 
 pub use client::{Ending, TestClient};
@@ -41,3 +42,4 @@ pub use error::Error;
 pub use home::{MOCK_KEY, MOCK_KEY_VARIABLE, Provider, TempHome};
 pub use mock_model::{MockModel, Reply};
 pub use process::{Output, ProcessSpec, TestProcess};
+pub use skip::skipped;

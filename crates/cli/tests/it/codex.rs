@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use turnlane_rpc::Duplex;
 use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
-use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
+use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess, skipped};
 
 /// A turn of Codex takes seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -173,10 +173,7 @@ impl Proxy {
 /// Codex's program, if it is the version these tests are about.
 async fn codex() -> Option<String> {
     let skip = |why: &str| {
-        #[expect(clippy::print_stderr, reason = "a skip must be seen")]
-        {
-            eprintln!("SKIPPED: {why}");
-        }
+        skipped(format_args!("the real Codex on our exec-server: {why}"));
         None
     };
     let Ok(program) = std::env::var("TURNLANE_TEST_CODEX") else {
@@ -188,6 +185,15 @@ async fn codex() -> Option<String> {
         Ok(_) => skip(&format!("{program} is not Codex {VERSION}")),
         Err(error) => skip(&format!("{program} does not run: {error}")),
     }
+}
+
+/// Whether this machine can enforce a read-only `.git` in a writable project.
+async fn sandbox_is_complete() -> bool {
+    let report = crate::run(crate::turnlane(&["doctor", "--json"])).await;
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    ["landlockAbsent", "seccompAbsent", "mountsAbsent"]
+        .iter()
+        .all(|absent| report[absent].is_null())
 }
 
 /// A running server, its URL and its token.
@@ -220,6 +226,9 @@ async fn server(home: &TempHome, auth: &[&str]) -> Server {
 /// One whole turn.
 async fn turn(wiring: Wiring, mode: Mode) {
     let Some(codex) = codex().await else { return };
+    if mode == Mode::WorkspaceWrite && !sandbox_is_complete().await {
+        return skipped("a turn of Codex in workspace-write: see `turnlane doctor`");
+    }
     let (home, mock) = world(mode).await;
     let server = match wiring {
         Wiring::Variable => Some(server(&home, &["--ws-auth", "none"]).await),
