@@ -4,3 +4,4 @@ mod fake;
 mod losing;
 mod resuming;
 mod scripted;
+mod suite;
