@@ -16,7 +16,6 @@
 
 mod calls;
 mod connection;
-mod denied;
 mod dialect;
 mod encode;
 mod entry;

@@ -31,7 +31,7 @@ use crate::fs::Files;
 /// A websocket is pinged this often.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// And given up when nothing came for this long.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_mins(1);
 /// Or for this long, when somebody else wants its session.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 

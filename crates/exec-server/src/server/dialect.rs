@@ -211,11 +211,15 @@ impl Handshake {
             }
             None => {}
         }
-        Ok(match self.choice {
-            DialectChoice::V0 => Dialect::V0,
-            DialectChoice::Process => Dialect::ProcessV1,
-            DialectChoice::Auto if params.resume_session_id.is_some() => Dialect::ProcessV1,
-            DialectChoice::Auto => Dialect::V0,
+        let speaks_codex = match self.choice {
+            DialectChoice::V0 => false,
+            DialectChoice::Process => true,
+            DialectChoice::Auto => params.resume_session_id.is_some(),
+        };
+        Ok(if speaks_codex {
+            Dialect::ProcessV1
+        } else {
+            Dialect::V0
         })
     }
 

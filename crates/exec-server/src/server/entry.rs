@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use turnlane_process::{Output, Process, ProcessState};
+use turnlane_process::{Output, Process, looks_denied};
 
-use super::denied;
 use super::dialect::Dialect;
 use super::encode::Wording;
 use super::ready::{Bell, Ready};
@@ -185,8 +184,9 @@ impl Entry {
 
     /// Whether the leader lives.
     pub(crate) fn is_running(&self) -> bool {
-        self.process()
-            .is_some_and(|process| process.listed().state == ProcessState::Running)
+        // Cheaper than a line of the list: nothing is after the last number there can be.
+        let look = |process: &Process| process.read(u64::MAX, Some(0)).exited.is_none();
+        self.process().is_some_and(look)
     }
 
     /// Members that outlived the leader.
@@ -199,7 +199,7 @@ impl Entry {
     pub(crate) fn looks_denied(&self) -> bool {
         *self
             .looks_denied
-            .get_or_init(|| self.process().is_some_and(denied::looks_denied))
+            .get_or_init(|| self.process().is_some_and(was_denied))
     }
 
     /// No longer counts as a process.
@@ -215,6 +215,21 @@ impl Entry {
     fn lock_feed(&self) -> MutexGuard<'_, Feed> {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A look at all that is retained, but only where a policy is in force.
+fn was_denied(process: &Process) -> bool {
+    let confined = &process.info().sandbox;
+    if !confined.is_enforced() {
+        return false;
+    }
+    let kept = process.snapshot();
+    let streams = [&kept.stdout, &kept.stderr, &kept.terminal];
+    let pieces = streams
+        .into_iter()
+        .flat_map(|stream| [&stream.head[..], &stream.tail[..]]);
+    kept.status
+        .is_some_and(|status| looks_denied(confined, &status, pieces))
 }
 
 /// One process in the counts of its session and of the server; dropped, it no longer counts.

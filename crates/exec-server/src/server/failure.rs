@@ -19,24 +19,16 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// The id in answers to messages whose own cannot be read.
 pub(crate) const UNREADABLE_ID: i64 = -1;
 
-fn plain(code: i64, message: impl Into<String>) -> ErrorObject {
-    ErrorObject {
-        code,
-        message: message.into(),
-        data: None,
-    }
-}
-
 pub(crate) fn invalid_request(message: impl Into<String>) -> ErrorObject {
-    plain(INVALID_REQUEST, message)
+    ErrorObject::bare(INVALID_REQUEST, message)
 }
 
 pub(crate) fn invalid_params(message: impl Into<String>) -> ErrorObject {
-    plain(INVALID_PARAMS, message)
+    ErrorObject::bare(INVALID_PARAMS, message)
 }
 
 pub(crate) fn internal(message: impl Into<String>) -> ErrorObject {
-    plain(INTERNAL_ERROR, message)
+    ErrorObject::bare(INTERNAL_ERROR, message)
 }
 
 /// `exec-server.v0`'s word for a method it does not have.
@@ -47,7 +39,7 @@ pub(crate) fn unknown_method_v0(name: &str) -> ErrorObject {
 /// Codex's word for the same.
 pub(crate) fn unknown_method_v1(name: &str) -> ErrorObject {
     let message = format!("exec-server stub does not implement `{name}` yet");
-    plain(METHOD_NOT_FOUND, message)
+    ErrorObject::bare(METHOD_NOT_FOUND, message)
 }
 
 pub(crate) fn before_initialize(family: &str) -> ErrorObject {
@@ -76,7 +68,7 @@ pub(crate) fn unknown_session(id: &str) -> ErrorObject {
 
 pub(crate) fn attached_elsewhere(id: &str) -> ErrorObject {
     let message = format!("session {id} is already attached to another connection");
-    plain(ALREADY_ATTACHED, message)
+    ErrorObject::bare(ALREADY_ATTACHED, message)
 }
 
 pub(crate) fn unknown_process(id: &str) -> ErrorObject {
@@ -96,11 +88,11 @@ pub(crate) fn start_cancelled(id: &str) -> ErrorObject {
 }
 
 pub(crate) fn process_limit() -> ErrorObject {
-    plain(OVERLOADED, "process limit reached")
+    ErrorObject::bare(OVERLOADED, "process limit reached")
 }
 
 pub(crate) fn overloaded() -> ErrorObject {
-    plain(OVERLOADED, "server overloaded; retry later")
+    ErrorObject::bare(OVERLOADED, "server overloaded; retry later")
 }
 
 pub(crate) fn unsupported(name: &str) -> ErrorObject {

@@ -47,6 +47,10 @@ pub(crate) fn check(frame: &[u8]) -> Result<(), Excess> {
     if frame.len() <= NESTING_MAX.min(VALUES_MAX * VALUE_BYTES_MIN) {
         return Ok(());
     }
+    scan(frame, VALUES_MAX)
+}
+
+fn scan(frame: &[u8], values_max: usize) -> Result<(), Excess> {
     let mut depth = 0_usize;
     let mut values = 1_usize;
     let mut just_opened = false;
@@ -71,7 +75,7 @@ pub(crate) fn check(frame: &[u8]) -> Result<(), Excess> {
             b',' => values += 1,
             _ => {}
         }
-        if values > VALUES_MAX {
+        if values > values_max {
             return Err(excess(ExcessKind::Values, frame, at));
         }
         at += 1;
@@ -157,7 +161,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_count_is_that_of_a_parser(
-            lens in prop::collection::vec(0..40_usize, 0..40),
+            lens in prop::collection::vec(0..9_usize, 0..9),
             names in prop::collection::vec("[\\[\\]{},\"\\\\a]{0,8}", 0..8),
             spaced in any::<bool>(),
         ) {
@@ -167,20 +171,20 @@ mod tests {
                 .map(|name| (name.clone(), Value::from(vec![name])))
                 .collect();
             let value = serde_json::json!({"lists": inner, "names": names, "none": {}});
-            let padding = vec![Value::from(0); VALUES_MAX - values_in(&value) - 2];
-            let fits = serde_json::json!([value, padding]);
-            prop_assert_eq!(values_in(&fits), VALUES_MAX);
-            let written = |value: &Value| if spaced {
-                serde_json::to_vec_pretty(value).unwrap()
+            let written = if spaced {
+                serde_json::to_vec_pretty(&value).unwrap()
             } else {
-                serde_json::to_vec(value).unwrap()
+                serde_json::to_vec(&value).unwrap()
             };
-            prop_assert_eq!(check(&written(&fits)), Ok(()));
-            prop_assert!(check(&written(&serde_json::json!([fits]))).is_err());
+            let count = values_in(&value);
+            prop_assert_eq!(scan(&written, count), Ok(()));
+            prop_assert!(scan(&written, count - 1).is_err());
         }
 
         #[test]
-        fn any_bytes_are_looked_through_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
+        fn any_bytes_are_looked_through_without_harm(
+            bytes in prop::collection::vec(any::<u8>(), 0..4000),
+        ) {
             let _ = check(&bytes);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use turnlane_protocol::envelope::{self, Message, RequestId};
 use turnlane_protocol::error::ErrorObject;
 
-use super::{failure, limits};
+use super::limits;
 
 /// Reads one frame; the error is the text after `failed to parse … : `.
 pub(crate) fn decode(frame: &[u8]) -> Result<Message<'_>, String> {
@@ -25,13 +25,7 @@ pub(crate) fn decode(frame: &[u8]) -> Result<Message<'_>, String> {
 /// Params as their type; absent ones are null.
 pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, ErrorObject> {
     serde_json::from_str(raw.unwrap_or(RawValue::NULL).get())
-        .map_err(|why| failure::invalid_params(without_position(&why.to_string())))
-}
-
-/// A decoder's text without where in the params it stood, which tells the sender nothing.
-fn without_position(text: &str) -> &str {
-    let position = text.rfind(" at line ");
-    position.map_or(text, |at| &text[..at])
+        .map_err(|why| ErrorObject::bare_params(&why))
 }
 
 /// An id as the texts of this protocol show it.

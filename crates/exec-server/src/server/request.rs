@@ -198,7 +198,7 @@ impl Connection {
                 }
                 answer(responder, &roots);
             }
-            V1Method::File => self.file(name, later, raw),
+            V1Method::File => self.file(name, responder, raw),
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Connection {
         self.outbox.close(Farewell::new(1000, "session ended"));
     }
 
-    fn file(&mut self, name: &str, responder: Responder, raw: Raw<'_>) {
+    fn file(&mut self, name: &str, responder: &Responder, raw: Raw<'_>) {
         let (files, name) = (Arc::clone(&self.files), name.to_owned());
         let raw = raw.map(ToOwned::to_owned);
         let later = responder.clone();
@@ -219,7 +219,7 @@ impl Connection {
             later.outbox.room().await;
             later.respond(files.call(&name, raw).await);
         };
-        self.calls.run(Kind::File, &responder, call);
+        self.calls.run(Kind::File, responder, call);
     }
 }
 

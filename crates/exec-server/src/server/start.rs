@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use turnlane_process::Spec;
+use turnlane_process::{Containment, ContainmentKind, Spec};
 use turnlane_protocol::error::ErrorObject;
 
 use super::Shared;
@@ -18,8 +18,12 @@ use super::session::{Claim, ClaimError};
 pub(crate) async fn launch(
     shared: &Shared,
     claim: Claim,
-    spec: Spec,
+    mut spec: Spec,
 ) -> Result<Arc<Entry>, ErrorObject> {
+    // What this machine cannot hold as a tree is held as a group, and the answer says so.
+    if shared.service.report().containment == ContainmentKind::Group {
+        spec.containment = Containment::Group;
+    }
     let id = claim.entry().id.clone();
     let cancelled = claim.entry().start_cancelled.clone();
     let asked_at = Instant::now();

@@ -17,7 +17,7 @@ use super::events;
 use super::outbox::{Farewell, LastWords, Outbox};
 
 /// A connection that takes not one byte for this long is given up.
-pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
+pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
 
 /// How long the last words of a connection may take.
 pub(crate) const FAREWELL_MAX: Duration = Duration::from_secs(2);

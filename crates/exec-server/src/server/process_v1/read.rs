@@ -18,7 +18,7 @@ use super::super::session::Session;
 use super::{process_of, started};
 
 /// The longest a read waits.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// `process/read`; the future answers when there is something, or when its time is over.
 pub(crate) fn read(
