@@ -1,6 +1,7 @@
 //! The client: against a scripted peer, our own server and Codex's.
 
 mod fake;
+mod launching;
 mod losing;
 mod resuming;
 mod scripted;

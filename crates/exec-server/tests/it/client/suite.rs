@@ -7,6 +7,8 @@ mod common;
 mod extended;
 mod places;
 
+pub(super) use common::{gone, is_alive, read_until};
+
 /// Makes a test of each function, at one place.
 macro_rules! tests_at {
     ($place:ident, $suite:ident: $($test:ident,)*) => {
@@ -56,9 +58,16 @@ macro_rules! extended_at {
             the_list_shows_what_runs,
             survivors_live_until_they_are_ended,
             a_dropped_handle_ends_survivors_too,
+            a_refused_call_says_why,
+        }
+    };
+}
+
+macro_rules! owned_at {
+    ($place:ident) => {
+        tests_at! { $place, extended:
             a_dropped_client_leaves_nothing,
             a_panicking_owner_leaves_nothing,
-            a_refused_call_says_why,
         }
     };
 }
@@ -66,4 +75,32 @@ macro_rules! extended_at {
 mod in_process {
     common_at!(in_process);
     extended_at!(in_process);
+    owned_at!(in_process);
+}
+
+mod stdio {
+    common_at!(stdio);
+    extended_at!(stdio);
+    owned_at!(stdio);
+}
+
+mod websocket {
+    common_at!(websocket);
+    extended_at!(websocket);
+    owned_at!(websocket);
+}
+
+mod unix {
+    common_at!(unix);
+    extended_at!(unix);
+    owned_at!(unix);
+}
+
+mod launched {
+    common_at!(launched);
+    extended_at!(launched);
+}
+
+mod codex {
+    common_at!(codex);
 }

@@ -37,7 +37,7 @@ pub(super) async fn exit_code(process: &RemoteProcess) -> i32 {
 }
 
 /// Reads until the stream holds `text`; everything so far.
-pub(super) async fn read_until(process: &RemoteProcess, text: &str) -> String {
+pub(in crate::client) async fn read_until(process: &RemoteProcess, text: &str) -> String {
     let mut output = process.output().unwrap();
     let mut got = String::new();
     let reading = async {
@@ -53,7 +53,7 @@ pub(super) async fn read_until(process: &RemoteProcess, text: &str) -> String {
 }
 
 /// Whether a process of this number is still there and no zombie.
-pub(super) fn is_alive(pid: i32) -> bool {
+pub(in crate::client) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit(')')
@@ -62,7 +62,7 @@ pub(super) fn is_alive(pid: i32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-pub(super) async fn gone(pid: i32) {
+pub(in crate::client) async fn gone(pid: i32) {
     let second = Duration::from_secs(1);
     let dead = eventually("the process to be gone", second, async || !is_alive(pid));
     dead.await.unwrap();
