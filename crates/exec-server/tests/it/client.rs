@@ -1,5 +1,6 @@
 //! The client: against a scripted peer, our own server and Codex's.
 
+mod cutting;
 mod fake;
 mod launching;
 mod losing;

@@ -5,6 +5,7 @@
 
 mod common;
 mod extended;
+mod older;
 mod places;
 
 pub(super) use common::{gone, is_alive, read_until};
@@ -59,6 +60,7 @@ macro_rules! extended_at {
             survivors_live_until_they_are_ended,
             a_dropped_handle_ends_survivors_too,
             a_refused_call_says_why,
+            a_sandbox_is_enforced_and_noticed,
         }
     };
 }
@@ -99,6 +101,26 @@ mod unix {
 mod launched {
     common_at!(launched);
     extended_at!(launched);
+}
+
+mod v0 {
+    tests_at! { v0, older:
+        a_terminal_of_v0_is_written_to_and_read,
+        a_command_of_v0_has_two_streams_and_no_input,
+        v0_ends_by_force_and_only_so,
+        a_failed_start_of_v0_says_why,
+    }
+    tests_at! { v0, common:
+        a_command_tells_its_output_its_exit_and_its_close,
+        both_streams_are_kept_apart_and_kept,
+        many_run_at_once_and_are_not_mixed_up,
+        the_environment_is_what_was_asked_for,
+        everything_it_wrote_is_in_the_lossless_stream,
+        a_picture_of_much_output_is_its_beginning_and_its_end,
+        a_wait_in_vain_ends_at_its_limit,
+        a_dropped_handle_ends_the_process,
+    }
+    owned_at!(v0);
 }
 
 mod codex {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 use turnlane_exec_server::client::{ClientError, Event};
 use turnlane_process::{End, Signal, Survivors, Target, TerminalSize, Until};
 use turnlane_protocol::exec_server::process::{ProcessState, Reason};
+use turnlane_protocol::exec_server::sandbox::SandboxIntent;
 use turnlane_testkit::wait::{DEADLINE, within};
 
 use super::common::{exit_code, gone, is_alive, printed_pid, read_until};
@@ -132,7 +134,7 @@ pub(super) async fn a_limit_is_in_force(place: &Place) {
 
 pub(super) async fn the_list_shows_what_runs(place: &Place) {
     let mut spec = place.script("echo $$; exec sleep 1000");
-    spec.metadata = Some(serde_json::json!({"turn": "t"}));
+    spec.metadata = Some(json!({"turn": "t"}));
     let process = place.client.start(spec).await.unwrap();
     let pid = printed_pid(&process).await;
     assert_eq!(process.started().pid, Some(pid));
@@ -143,7 +145,7 @@ pub(super) async fn the_list_shows_what_runs(place: &Place) {
         (listed[0].pid, listed[0].state),
         (pid, ProcessState::Running)
     );
-    assert_eq!(listed[0].metadata, Some(serde_json::json!({"turn": "t"})));
+    assert_eq!(listed[0].metadata, Some(json!({"turn": "t"})));
 }
 
 /// A script whose child outlives it, out of its session, and holds no stream.
@@ -217,6 +219,35 @@ pub(super) async fn a_panicking_owner_leaves_nothing(place: &Place) {
     for pid in pids {
         gone(pid).await;
     }
+}
+
+pub(super) async fn a_sandbox_is_enforced_and_noticed(place: &Place) {
+    let entry = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"});
+    let files = json!({"type": "restricted", "entries": [entry]});
+    let mut spec = place.script("echo inside; touch made");
+    spec.sandbox = Some(SandboxIntent {
+        permissions: Some(
+            json!({"type": "managed", "file_system": files, "network": "restricted"}),
+        ),
+        ..SandboxIntent::default()
+    });
+    let process = match place.client.start(spec).await {
+        Ok(process) => process,
+        // A machine without Landlock or seccomp must refuse; that is as good.
+        Err(ClientError::Rpc { code, message, .. }) => {
+            assert_eq!(code, -32602, "{message}");
+            let said = format!("SKIPPED: no sandbox on this machine: {message}\n");
+            std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes()).unwrap();
+            return;
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let exit = process.wait(Until::Closed, Some(DEADLINE)).await.unwrap();
+    let exit = exit.unwrap();
+    assert!(exit.code != 0 && exit.sandbox_denied, "{exit:?}");
+    assert_eq!(process.started().is_sandboxed, Some(true));
+    assert_eq!(process.snapshot().await.unwrap().stdout.text(), "inside\n");
+    assert!(!place.path().join("made").exists());
 }
 
 pub(super) async fn a_refused_call_says_why(place: &Place) {

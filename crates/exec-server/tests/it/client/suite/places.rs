@@ -6,7 +6,7 @@ use std::pin::Pin;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 use turnlane_exec_server::client::launch::{LaunchCommand, LocalServer, spawn_local_on};
-use turnlane_exec_server::client::{ClientOptions, ExecClient, StartSpec};
+use turnlane_exec_server::client::{ClientOptions, Dialect, ExecClient, StartSpec};
 use turnlane_exec_server::server::{Options, Peer, Server};
 use turnlane_process::ProcessService;
 use turnlane_rpc::Duplex;
@@ -138,6 +138,21 @@ fn connects_to(url: String) -> Again {
                 .unwrap()
         })
     })
+}
+
+/// Our server on a websocket, in the older dialect.
+pub(super) async fn v0() -> Option<Place> {
+    let host = Host::start();
+    let url = host.url.clone();
+    let again: Again = Box::new(move || {
+        let url = url.clone();
+        let options = ClientOptions {
+            dialect: Dialect::V0,
+            ..options()
+        };
+        Box::pin(async move { ExecClient::connect_websocket(&url, options).await.unwrap() })
+    });
+    Some(Place::new(again, Serves::Host(host)).await)
 }
 
 /// Our server on a unix socket.
