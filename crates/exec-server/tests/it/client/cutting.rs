@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use turnlane_exec_server::client::{ClientOptions, Event, ExecClient, ProcessOutput, StartSpec};
 use turnlane_process::Until;
@@ -24,10 +24,12 @@ struct Proxy {
 
 impl Proxy {
     async fn start(server: &str, cuts: Vec<usize>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = small_socket();
+        listener.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = listener.listen(16).unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let upstream = server.strip_prefix("ws://").unwrap();
-        let upstream = upstream.trim_end_matches('/').to_owned();
+        let upstream = upstream.trim_end_matches('/').parse().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);
         let mut forwarding = JoinSet::new();
@@ -36,7 +38,7 @@ impl Proxy {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
                 let number = counted.fetch_add(1, Ordering::Relaxed);
-                let far = TcpStream::connect(&upstream).await.unwrap();
+                let far = small_socket().connect(upstream).await.unwrap();
                 let cut = cuts.get(number).copied();
                 open.spawn(async move { forward(near, far, cut.unwrap_or(usize::MAX)).await });
             }
@@ -51,6 +53,15 @@ impl Proxy {
     fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
+}
+
+/// What a proxy holds is lost with it, and a server promises 384 KiB of what it sent, not the
+/// megabytes that buffers may grow to.
+fn small_socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 * 1024).unwrap();
+    socket.set_send_buffer_size(16 * 1024).unwrap();
+    socket
 }
 
 /// Forwards both ways; `left` bytes of the server later both ends are closed, with whatever was on
