@@ -7,4 +7,5 @@
 
 mod process_v1;
 mod support;
+mod terminate;
 mod v0;
