@@ -67,32 +67,32 @@ pub(crate) enum DialectArg {
 #[command(next_help_heading = "Authentication (websockets)")]
 pub(crate) struct AuthArgs {
     /// What a client must show; `none` is for loopback only
-    #[arg(long, value_enum, value_name = "MODE")]
-    ws_auth: Option<AuthModeArg>,
+    #[arg(long = "ws-auth", value_enum, value_name = "MODE")]
+    auth: Option<AuthModeArg>,
 
     /// A file with the capability token in one line, readable by its owner only
-    #[arg(long, value_name = "FILE")]
-    ws_token_file: Option<PathBuf>,
+    #[arg(long = "ws-token-file", value_name = "FILE")]
+    token_file: Option<PathBuf>,
 
     /// The SHA-256 of the capability token, in hex
-    #[arg(long, value_name = "HEX")]
-    ws_token_sha256: Option<String>,
+    #[arg(long = "ws-token-sha256", value_name = "HEX")]
+    token_sha256: Option<String>,
 
     /// A file with the secret that signs bearer tokens (HS256)
-    #[arg(long, value_name = "FILE")]
-    ws_shared_secret_file: Option<PathBuf>,
+    #[arg(long = "ws-shared-secret-file", value_name = "FILE")]
+    shared_secret_file: Option<PathBuf>,
 
     /// The issuer a signed token must name
-    #[arg(long, value_name = "TEXT")]
-    ws_issuer: Option<String>,
+    #[arg(long = "ws-issuer", value_name = "TEXT")]
+    issuer: Option<String>,
 
     /// The audience a signed token must name
-    #[arg(long, value_name = "TEXT")]
-    ws_audience: Option<String>,
+    #[arg(long = "ws-audience", value_name = "TEXT")]
+    audience: Option<String>,
 
     /// How far the clock of a token's maker may be off
-    #[arg(long, value_name = "N")]
-    ws_max_clock_skew_seconds: Option<u64>,
+    #[arg(long = "ws-max-clock-skew-seconds", value_name = "N")]
+    max_clock_skew_seconds: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -105,17 +105,17 @@ enum AuthModeArg {
 impl AuthArgs {
     pub(crate) fn options(self) -> AuthOptions {
         AuthOptions {
-            mode: self.ws_auth.map(|mode| match mode {
+            mode: self.auth.map(|mode| match mode {
                 AuthModeArg::CapabilityToken => AuthMode::CapabilityToken,
                 AuthModeArg::SignedBearerToken => AuthMode::SignedBearerToken,
                 AuthModeArg::None => AuthMode::None,
             }),
-            token_file: self.ws_token_file,
-            token_sha256: self.ws_token_sha256,
-            shared_secret_file: self.ws_shared_secret_file,
-            issuer: self.ws_issuer,
-            audience: self.ws_audience,
-            clock_skew: self.ws_max_clock_skew_seconds.map(Duration::from_secs),
+            token_file: self.token_file,
+            token_sha256: self.token_sha256,
+            shared_secret_file: self.shared_secret_file,
+            issuer: self.issuer,
+            audience: self.audience,
+            clock_skew: self.max_clock_skew_seconds.map(Duration::from_secs),
         }
     }
 }

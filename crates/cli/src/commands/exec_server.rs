@@ -146,10 +146,10 @@ fn process_options(config: ExecServerConfig) -> turnlane_process::Options {
 /// token's file is named, the token is not.
 fn announce(listener: &Listener, token_file: Option<&Path>) -> anyhow::Result<()> {
     let url = listener.bound();
-    let mut said = format!("turnlane-exec-server listening on {url}\n");
-    if let Some(path) = token_file {
-        said.push_str(&format!("clients need the token in {}\n", path.display()));
-    }
+    let token = token_file.map_or_else(String::new, |path| {
+        format!("clients need the token in {}\n", path.display())
+    });
+    let said = format!("turnlane-exec-server listening on {url}\n{token}");
     io::stderr()
         .write_all(said.as_bytes())
         .context("cannot write to standard error")?;

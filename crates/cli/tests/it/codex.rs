@@ -427,6 +427,6 @@ impl App {
                 }
             }
         });
-        ended.await.expect("the turn to end")
+        ended.await.unwrap()
     }
 }

@@ -7,6 +7,7 @@
 
 mod basics;
 mod codex;
+mod exec_server;
 mod schema;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
