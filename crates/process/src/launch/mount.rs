@@ -42,9 +42,8 @@ pub(super) fn make(mounts: &Mounts, trees: &[AtomicI32]) -> Step {
     at_index(Stage::Mount, u32::MAX, private)?;
     for ((index, step), tree) in (0_u32..).zip(&mounts.steps).zip(trees) {
         if let MountStep::Restore(path) = step {
-            let copied = copy(path).map(|fd| {
-                tree.store(i32::try_from(fd).unwrap_or(-1), Relaxed);
-                fd
+            let copied = copy(path).inspect(|fd| {
+                tree.store(i32::try_from(*fd).unwrap_or(-1), Relaxed);
             });
             at_index(Stage::Mount, index, copied)?;
         }

@@ -6,10 +6,13 @@
 //! table of mounts; changes nothing.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 /// One line of the table.
@@ -31,6 +34,32 @@ struct Seen {
     device: (u32, u32),
 }
 
+/// The last table that was read; one descriptor stays open for it.
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+struct Known {
+    /// Which namespace's: a thread may have one of its own.
+    namespace: u64,
+    file: File,
+    aliases: Arc<Aliases>,
+}
+
+impl Known {
+    fn refreshed(&mut self) -> io::Result<Arc<Aliases>> {
+        let mut changed = [PollFd::new(&self.file, PollFlags::PRI)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // Asking also says that the change was seen, so it comes before reading.
+        if rustix::event::poll(&mut changed, Some(&at_once))? > 0 {
+            self.file.rewind()?;
+            self.aliases = Arc::new(Aliases::read(&self.file)?);
+        }
+        Ok(Arc::clone(&self.aliases))
+    }
+}
+
 /// The mounts of this process's namespace.
 #[derive(Debug)]
 pub(super) struct Aliases {
@@ -38,14 +67,32 @@ pub(super) struct Aliases {
 }
 
 impl Aliases {
-    /// Reads the table.
-    pub(super) fn read() -> io::Result<Self> {
-        let table = std::fs::read("/proc/thread-self/mountinfo")?;
+    /// The table as it is now.
+    ///
+    /// It is read again only when the kernel says that it has changed, since writing it takes the
+    /// kernel longer than everything else a policy needs.
+    pub(super) fn now() -> io::Result<Arc<Self>> {
+        let namespace = rustix::fs::stat("/proc/thread-self/ns/mnt")?.st_ino;
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_mut().filter(|known| known.namespace == namespace) {
+            return known.refreshed();
+        }
+        let file = File::open("/proc/thread-self/mountinfo")?;
+        let aliases = Arc::new(Self::read(&file)?);
+        *known = Some(Known {
+            namespace,
+            file,
+            aliases: Arc::clone(&aliases),
+        });
+        Ok(aliases)
+    }
+
+    fn read(mut file: &File) -> io::Result<Self> {
+        let mut table = Vec::with_capacity(16 * 1024);
+        file.read_to_end(&mut table)?;
+        let lines = table.split(|&byte| byte == b'\n');
         Ok(Self {
-            mounts: table
-                .split(|&byte| byte == b'\n')
-                .filter_map(parse)
-                .collect(),
+            mounts: lines.filter_map(parse).collect(),
         })
     }
 
@@ -130,15 +177,12 @@ fn unescape(word: &[u8]) -> PathBuf {
         let code = digits
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                bytes.push(code);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
+        if let Some(code) = code {
+            bytes.push(code);
+            rest = &after[3..];
+        } else {
+            bytes.push(byte);
+            rest = after;
         }
     }
     PathBuf::from(OsString::from_vec(bytes))
@@ -204,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_table_of_this_process_can_be_read() {
-        let aliases = Aliases::read().unwrap();
+        let aliases = Aliases::now().unwrap();
         let root = look(Path::new("/")).unwrap();
         assert!(aliases.mounts.iter().any(|mount| mount.id == root.mount));
     }

@@ -158,7 +158,7 @@ mod tests {
 
     fn layout(rules: &[(&str, Access)]) -> Result<Layout, SpawnError> {
         let rules = rules.iter().map(|(path, access)| (path.into(), *access));
-        Layout::of(&Rules::from_iter(rules), None)
+        Layout::of(&rules.collect(), None)
     }
 
     fn grants(layout: &Layout) -> Vec<(&str, Access)> {

@@ -125,7 +125,7 @@ impl Rules {
         let Some((first, _)) = inner.first() else {
             return Ok(());
         };
-        let known = Aliases::read().map_err(|error| unresolved(first, &error))?;
+        let known = Aliases::now().map_err(|error| unresolved(first, &error))?;
         for (path, access) in &inner {
             for alias in known.of(path) {
                 if !self.paths.contains_key(&alias) {
@@ -188,8 +188,15 @@ impl Rules {
         }
         for name in PROTECTED {
             let given = root.join(name);
-            if let Some(path) = canonical(&given)? {
-                self.add_protected(&given, path, Access::Read)?;
+            match given.symlink_metadata() {
+                // The root has no links in it; only a name that is one needs to be resolved.
+                Ok(found) if !found.is_symlink() => self.add(given, Access::Read),
+                Err(error) if is_missing(&error) => {}
+                Ok(_) | Err(_) => {
+                    if let Some(path) = canonical(&given)? {
+                        self.add_protected(&given, path, Access::Read)?;
+                    }
+                }
             }
         }
         self.add_writable(root, given)

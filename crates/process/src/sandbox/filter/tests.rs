@@ -4,7 +4,7 @@ use super::*;
 
 /// Runs a program as the kernel would.
 fn answer(program: &[[u8; 8]], architecture: u32, number: c_long, arguments: [u64; 6]) -> u32 {
-    let mut seen = vec![0_u8; 64];
+    let mut seen = [0_u8; 64];
     seen[..4].copy_from_slice(&u32::try_from(number).unwrap().to_ne_bytes());
     seen[4..8].copy_from_slice(&architecture.to_ne_bytes());
     for (place, argument) in seen[16..].chunks_exact_mut(8).zip(arguments) {

@@ -229,6 +229,10 @@ fn what_is_mounted_twice_is_protected_twice() {
                     | rustix::mount::MountPropagationFlags::REC,
             )
             .unwrap();
+            // What is known is looked at before the second mount is made.
+            machine()
+                .confine(&place.workspace_in_tmp(), NOWHERE)
+                .unwrap();
             let second = place.tmp.path().join("second");
             fs::create_dir(&second).unwrap();
             rustix::mount::mount_bind(place.root(), &second).unwrap();

@@ -118,9 +118,9 @@ fn exchange(one: &Path, other: &Path) -> io::Result<libc::c_long> {
 }
 
 fn raw(number: libc::c_long, arguments: [usize; 5]) -> io::Result<libc::c_long> {
-    let [a, b, c, d, e] = arguments;
+    let [one, two, three, four, five] = arguments;
     // SAFETY: used for calls that are refused before they look at memory, or that get null pointers.
-    checked(unsafe { libc::syscall(number, a, b, c, d, e) })
+    checked(unsafe { libc::syscall(number, one, two, three, four, five) })
 }
 
 impl Child {
