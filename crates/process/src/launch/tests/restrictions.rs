@@ -93,11 +93,12 @@ const SCRIPT: &str = "
     (echo x > git/new) 2>/dev/null || echo git is not
     cat git/file; echo
     ls hidden 2>/dev/null | wc -l
-    wc -c < secret
+    (cat secret || echo x > secret) 2>/dev/null || echo secret is closed
     mv git git2 2>/dev/null || echo git stays
     mv ../${PWD##*/} ../moved 2>/dev/null || echo root stays";
 
-const SAID: &str = "kept is writable\ngit is not\ncontent\n0\n0\ngit stays\nroot stays\n";
+const SAID: &str =
+    "kept is writable\ngit is not\ncontent\n0\nsecret is closed\ngit stays\nroot stays\n";
 
 #[test]
 fn mounts_protect_what_they_cover_and_are_seen_by_the_child_only() {
