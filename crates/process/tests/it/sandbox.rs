@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use tempfile::TempDir;
 use turnlane_process::{
-    End, FsEnforcement, Io, NetworkEnforcement, ProcessService, Sandbox, Snapshot, SpawnErrorKind,
-    Spec, Until, looks_denied,
+    ContainmentKind, End, FsEnforcement, Io, NetworkEnforcement, ProcessService, Sandbox, Snapshot,
+    SpawnErrorKind, Spec, StreamSnapshot, Until, looks_denied,
 };
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
@@ -80,7 +80,7 @@ fn can_confine(service: &ProcessService) -> bool {
 
 fn text(snapshot: &Snapshot) -> String {
     let streams = [&snapshot.stdout, &snapshot.stderr, &snapshot.terminal];
-    streams.map(|stream| stream.text()).concat()
+    streams.map(StreamSnapshot::text).concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +161,7 @@ async fn a_confined_tree_is_ended_like_any_other() {
         process.end(End::Force);
         assert_eq!(end_of(&process, Until::Exited).await.code, 137);
         assert!(!is_alive(leader));
-        if process.info().containment == turnlane_process::ContainmentKind::Group {
+        if process.info().containment == ContainmentKind::Group {
             // Out of the group's reach, and not ours to leave behind.
             let pid = rustix::process::Pid::from_raw(stray).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

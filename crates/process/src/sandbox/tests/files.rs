@@ -283,3 +283,54 @@ fn where_nothing_can_be_mounted_the_policy_is_refused_with_the_path() {
     fs::remove_dir_all(place.root().join(".git")).unwrap();
     machine.confine(&place.workspace(), NOWHERE).unwrap();
 }
+
+/// In a user namespace of its own a process may forbid itself more namespaces, and nobody else.
+const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_mnt_namespaces && \
+    echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+
+#[test]
+fn where_the_kernel_gives_no_namespaces_the_policy_is_refused_and_not_weakened() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let exe = std::env::current_exe().unwrap().into_os_string();
+    let before = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        NO_NAMESPACES,
+        "sh",
+    ];
+    let test = "sandbox::tests::files::inside_no_namespaces";
+    let after = ["--exact", test, "--ignored", "--nocapture"];
+    let argv = before.iter().map(OsString::from);
+    let argv = argv.chain([exe]).chain(after.iter().map(OsString::from));
+    let outcome = run(&Sandbox::DangerFullAccess, argv, &[], Path::new("/"));
+    if outcome.said.contains("1 passed") {
+        assert_eq!(outcome.code, Some(0));
+    } else {
+        assert!(!outcome.said.contains("panicked"), "{}", outcome.said);
+        skipped(&format!(
+            "namespaces cannot be forbidden here: {}",
+            outcome.said
+        ));
+    }
+}
+
+#[test]
+#[ignore = "runs where there are no namespaces, started by another test"]
+fn inside_no_namespaces() {
+    let machine = Machine::probe();
+    let why = machine.mounts.clone().unwrap_err();
+    let place = Place::new();
+    let error = machine.confine(&place.workspace(), NOWHERE).unwrap_err();
+    assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+    assert_eq!(error.path, Some(place.root().join(".git")));
+    assert!(error.to_string().contains(&why), "{error}");
+    // What needs no mounts is enforced as ever.
+    machine
+        .confine(&Sandbox::ReadOnly { network: false }, NOWHERE)
+        .unwrap();
+}
