@@ -114,7 +114,7 @@ impl Driver {
         while idle < self.sources.len() {
             let at = self.turn;
             self.turn = (at + 1) % self.sources.len();
-            let Some(Some(source)) = self.sources.get(at) else {
+            let Some(Some(source)) = self.sources.get_mut(at) else {
                 idle += 1;
                 continue;
             };

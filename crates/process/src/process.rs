@@ -192,12 +192,11 @@ impl Process {
             None => Some(exchange.await),
             Some(limit) => timeout(limit, exchange).await.ok(),
         };
-        let status = match in_time {
-            Some(status) => status,
-            None => {
-                self.shared().order(Order::Timeout);
-                self.closed().await
-            }
+        let status = if let Some(status) = in_time {
+            status
+        } else {
+            self.shared().order(Order::Timeout);
+            self.closed().await
         };
         let snapshot = self.snapshot();
         Ok(Communicated { status, snapshot })

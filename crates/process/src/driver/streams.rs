@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ioctl_fionread, read, write};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -21,6 +22,9 @@ use crate::launch::OurEnds;
 
 /// The most that one read takes.
 pub(super) const READ_MAX: usize = 64 * 1024;
+
+/// How much a pipe holds once it was seen full.
+const LOUD_PIPE_BYTES: usize = 256 * 1024;
 
 /// The most a terminal can hold for its reader, and some: what is read of it when the leader exits.
 /// It cannot be asked how much there is, only read until there is no more, and a survivor may keep
@@ -84,22 +88,31 @@ pub(super) enum Taken {
 pub(super) struct Source {
     fd: Arc<AsyncFd<OwnedFd>>,
     pub(super) name: StreamName,
+    /// The pipe was made larger, or could not be.
+    is_wide: bool,
 }
 
 impl Source {
     /// Must be called inside the runtime.
     pub(super) fn pipe(fd: OwnedFd, name: StreamName) -> io::Result<Self> {
         let fd = watch(fd, Interest::READABLE)?;
-        Ok(Self { fd, name })
+        Ok(Self {
+            fd,
+            name,
+            is_wide: false,
+        })
     }
 
     pub(super) fn terminal(fd: Arc<AsyncFd<OwnedFd>>) -> Self {
-        let name = StreamName::Pty;
-        Self { fd, name }
+        Self {
+            fd,
+            name: StreamName::Pty,
+            is_wide: false,
+        }
     }
 
     /// The next chunk.
-    pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Taken> {
+    pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Taken> {
         loop {
             // An error means that the runtime is going away.
             let Ok(mut guard) = ready!(self.fd.poll_read_ready(cx)) else {
@@ -112,12 +125,27 @@ impl Source {
             // A pipe that gave less than it was asked for was empty then, and what came later is
             // told anew. A terminal gives at most a page at a time, so that this says nothing.
             if let Taken::Bytes(bytes) = &taken
-                && bytes.len() < READ_MAX
                 && self.name != StreamName::Pty
             {
-                guard.clear_ready();
+                if bytes.len() < READ_MAX {
+                    guard.clear_ready();
+                } else {
+                    drop(guard);
+                    self.widen();
+                }
             }
             return Poll::Ready(taken);
+        }
+    }
+
+    /// Makes a pipe that was full larger, once: writer and reader then change places less often. A
+    /// quiet one stays as it is, and one that cannot be made larger too.
+    fn widen(&mut self) {
+        if !self.is_wide {
+            self.is_wide = true;
+            if let Err(error) = fcntl_setpipe_size(self.fd.as_fd(), LOUD_PIPE_BYTES) {
+                tracing::debug!(%error, "pipe stays small");
+            }
         }
     }
 

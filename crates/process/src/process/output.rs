@@ -83,15 +83,15 @@ impl Output {
     /// Rings when something comes after [`Output::try_next`] said [`TryNext::Empty`]; at once if
     /// something is there already.
     pub fn set_doorbell(&mut self, doorbell: Doorbell) {
-        let rings_now = {
-            let mut state = self.shared.lock();
-            let rings_now = state.store.next_after(state.consumer.position).is_some();
-            state.consumer.rings = !rings_now;
-            state.consumer.doorbell = Some(Arc::clone(&doorbell));
-            rings_now
-        };
-        if rings_now {
-            doorbell();
+        let mut state = self.shared.lock();
+        let is_there = state.store.next_after(state.consumer.position).is_some();
+        state.consumer.rings = !is_there;
+        let now = is_there.then(|| Arc::clone(&doorbell));
+        let before = state.consumer.doorbell.replace(doorbell);
+        drop(state);
+        drop(before);
+        if let Some(ring) = now {
+            ring();
         }
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnlane_process::{
-    Containment, ContainmentKind, End, Event, Options, ProcessService, ProcessState, Reason,
-    SpawnErrorKind, Spec, StreamName, Survivors, Until,
+    Containment, End, Event, Options, ProcessService, ProcessState, Reason, SpawnErrorKind, Spec,
+    StreamName, Survivors, Until,
 };
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{
-    OPEN_PIPE, PIPE, PTY, end_of, is_alive, listen, say, service, services, sh, sh_with, start,
-    text, until_it_says, words,
+    OPEN_PIPE, PIPE, PTY, containment, end_of, is_alive, listen, say, service, services, sh,
+    sh_with, start, text, until_it_says, words,
 };
 
 const fn graceful(interrupt_ms: u64, term_ms: u64) -> End {
@@ -195,7 +195,7 @@ async fn the_last_handle_takes_the_process_with_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_is_graceful_and_a_second_one_is_not() {
     let options = Options {
-        shutdown_grace: Duration::from_secs(60),
+        shutdown_grace: Duration::from_mins(1),
         ..Options::default()
     };
     let service = ProcessService::start(options).unwrap();
@@ -233,15 +233,7 @@ async fn a_stop_is_graceful_and_a_second_one_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_service_leaves_nobody() {
     for service in services() {
-        let containment = match service.report().containment {
-            ContainmentKind::Group => Containment::Group,
-            ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
-        };
-        let spec = Spec {
-            containment,
-            ..sh("echo $$; exec sleep 1000")
-        };
-        let process = service.spawn(spec).await.unwrap();
+        let process = start(&service, sh("echo $$; exec sleep 1000")).await;
         let pid = pid_said(&process).await;
         drop(service);
         eventually("the end", DEADLINE, async || !is_alive(pid))
@@ -262,10 +254,7 @@ async fn there_are_at_most_so_many_at_once() {
     let one = start(&service, sh_with("cat", OPEN_PIPE)).await;
     let _two = start(&service, sh_with("cat", OPEN_PIPE)).await;
     let mut third = sh_with("cat", PIPE);
-    third.containment = match service.report().containment {
-        ContainmentKind::Group => Containment::Group,
-        ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
-    };
+    third.containment = containment(&service);
     let refused = service.spawn(third.clone()).await.unwrap_err();
     assert_eq!(refused.kind, SpawnErrorKind::TooManyProcesses);
     one.end(End::Force);

@@ -139,8 +139,7 @@ async fn a_closed_input_says_so_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_takes_input_sizes_and_signals_for_its_foreground() {
     for service in services() {
-        let script =
-            "stty size; read line; echo got $line; stty size; sh -ic 'sleep 1000'; echo over";
+        let script = "stty size; read line; echo got $line; stty size; sh -mc 'sleep 1000; echo job over'; echo over";
         let process = start(&service, sh_with(script, PTY)).await;
         until_it_says(&process, "24 80").await;
         assert_eq!(process.close_stdin(), Err(InputError::NotAPipe));

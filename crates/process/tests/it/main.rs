@@ -11,7 +11,7 @@ mod exit;
 mod input;
 mod many;
 mod output;
-mod sandbox;
+mod speed;
 mod support;
 
 /// Runs before the test runner's `main`.

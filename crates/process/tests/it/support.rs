@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use turnlane_process::{
-    ContainmentKind, Event, ExitStatus, Io, Options, Process, ProcessService, Spec, Stdin,
-    StreamName, TerminalSize, Until,
+    Containment, ContainmentKind, Event, ExitStatus, Io, Options, Process, ProcessService, Spec,
+    Stdin, StreamName, TerminalSize, Until,
 };
 use turnlane_testkit::wait::{DEADLINE, within};
 
@@ -19,28 +19,30 @@ pub(crate) fn service() -> ProcessService {
     ProcessService::start(Options::default()).unwrap()
 }
 
+pub(crate) const KINDS: [ContainmentKind; 3] = [
+    ContainmentKind::Cgroup,
+    ContainmentKind::Reaper,
+    ContainmentKind::Group,
+];
+
 /// A service of each kind that this machine has.
 pub(crate) fn services() -> Vec<ProcessService> {
-    let kinds = [
-        ContainmentKind::Cgroup,
-        ContainmentKind::Reaper,
-        ContainmentKind::Group,
-    ];
-    let start = |kind: ContainmentKind| {
-        let containment = Some(kind);
-        let options = Options {
-            containment,
-            ..Options::default()
-        };
-        match ProcessService::start(options) {
-            Ok(service) => Some(service),
-            Err(error) => {
-                say(&format!("SKIPPED: {} containment: {error}", kind.name()));
-                None
-            }
-        }
+    KINDS.into_iter().filter_map(service_of).collect()
+}
+
+/// A service of one kind, or a word about why not.
+pub(crate) fn service_of(kind: ContainmentKind) -> Option<ProcessService> {
+    let options = Options {
+        containment: Some(kind),
+        ..Options::default()
     };
-    kinds.into_iter().filter_map(start).collect()
+    match ProcessService::start(options) {
+        Ok(service) => Some(service),
+        Err(error) => {
+            say(&format!("SKIPPED: {} containment: {error}", kind.name()));
+            None
+        }
+    }
 }
 
 /// `script` in a shell, with the usual `PATH`.
@@ -55,11 +57,21 @@ pub(crate) fn sh_with(script: &str, io: Io) -> Spec {
     Spec { io, ..sh(script) }
 }
 
-/// The same, of the lesser containment where that is all there is.
-pub(crate) async fn start(service: &ProcessService, mut spec: Spec) -> Process {
-    if service.report().containment == ContainmentKind::Group {
-        spec.containment = turnlane_process::Containment::Group;
+/// What a service can give: the group where that is all there is.
+pub(crate) fn containment(service: &ProcessService) -> Containment {
+    match service.report().containment {
+        ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
+        ContainmentKind::Group => Containment::Group,
     }
+}
+
+/// Starts a process in what the service can give.
+pub(crate) async fn start(service: &ProcessService, spec: Spec) -> Process {
+    let containment = containment(service);
+    let spec = Spec {
+        containment,
+        ..spec
+    };
     service.spawn(spec).await.unwrap()
 }
 
@@ -105,7 +117,7 @@ pub(crate) fn text(events: &[Event], of: StreamName) -> String {
 /// The end of a process, which must come.
 pub(crate) async fn end_of(process: &Process, until: Until) -> ExitStatus {
     let status = process.wait(until, Some(DEADLINE)).await;
-    status.expect("the process ends")
+    status.unwrap()
 }
 
 /// Until the process has written `word`, without taking it.
@@ -156,7 +168,7 @@ pub(crate) async fn alone(test: &str, vars: &[(&str, &str)]) {
         spec.env.vars.insert(name.into(), value.into());
     }
     let process = start(&service, spec).await;
-    let limit = Some(Duration::from_secs(300));
+    let limit = Some(Duration::from_mins(5));
     let done = process
         .communicate(bytes::Bytes::new(), limit)
         .await
