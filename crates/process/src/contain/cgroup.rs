@@ -2,7 +2,8 @@
 //!
 //! A directory is taken for a spawn, and when its process and everybody else in it is gone it is kept
 //! for the next one; at most [`IDLE_MAX`] are. One whose process had limits or made cgroups of its
-//! own is removed. The invariant here: a directory is either taken by exactly one process, idle and
+//! own is removed, and so is one that was ever killed: since 6.14 the kernel compares a count of kills
+//! at the clone, takes it from the wrong cgroup, and kills every child cloned into it. The invariant here: a directory is either taken by exactly one process, idle and
 //! empty, or removed; the parent holds neither the service nor the keeper, so that one write ends
 //! everybody.
 //!
@@ -37,9 +38,6 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// How the names of parents begin; the service's pid and a random number follow.
 const PREFIX: &str = "turnlane-";
-
-/// The directory of everybody who is held by a group only.
-const COMMON: &str = "common";
 
 /// What of a request concerns its cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +81,8 @@ pub(super) struct Tree {
     /// Directories that were dropped with somebody in them.
     aside: Mutex<Vec<(u32, Reuse)>>,
     next: AtomicU32,
+    /// How often everybody was ended.
+    kills: AtomicU32,
     /// Given up for a moment when an end finds no free descriptor.
     spare: Mutex<Option<OwnedFd>>,
 }
@@ -106,9 +106,8 @@ impl Tree {
                 text(errno)
             )
         })?;
-        Self::open(path.clone(), name).map_err(|reason| {
+        Self::open(path.clone(), name).inspect_err(|_reason| {
             let _ = rustix::fs::rmdir(&path);
-            reason
         })
     }
 
@@ -135,6 +134,7 @@ impl Tree {
             idle: Mutex::new(Vec::with_capacity(IDLE_MAX)),
             aside: Mutex::new(Vec::new()),
             next: AtomicU32::new(0),
+            kills: AtomicU32::new(0),
             spare: Mutex::new(Some(spare)),
         })
     }
@@ -166,6 +166,8 @@ impl Tree {
         } else {
             Reuse::No
         };
+        // Read first: a kill in between makes this one count as killed.
+        let kills = self.kills.load(Ordering::Relaxed);
         let idle = match reuse {
             Reuse::Yes => lock(&self.idle).pop(),
             Reuse::No | Reuse::GivenBack => None,
@@ -179,6 +181,7 @@ impl Tree {
             number,
             reuse,
             killed: AtomicBool::new(false),
+            kills,
         };
         for (controller, file, max) in bounds.needed() {
             let path = format!("{}/{file}", directory(slot.number));
@@ -192,10 +195,16 @@ impl Tree {
     /// The descriptor of one directory for all processes whose containment is only their group. An
     /// end of the service reaches them there, their own does not reach beyond the group.
     pub(super) fn common(&self) -> Result<OwnedFd, SpawnError> {
-        match rustix::fs::mkdirat(&self.dir, COMMON, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => self.enter(COMMON),
+        let name = self.common_name();
+        match rustix::fs::mkdirat(&self.dir, &*name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => self.enter(&name),
             Err(errno) => Err(self.failed(errno)),
         }
+    }
+
+    /// Another one after each end of everybody.
+    fn common_name(&self) -> String {
+        format!("common{}", self.kills.load(Ordering::Relaxed))
     }
 
     fn enter(&self, name: &str) -> Result<OwnedFd, SpawnError> {
@@ -253,9 +262,17 @@ impl Tree {
             .os(errno.raw_os_error())
     }
 
-    /// Ends everybody in every directory.
+    /// Ends everybody in every directory. No directory that was there is used again.
     pub(super) fn kill_all(&self) {
-        let _ = self.end("cgroup.kill");
+        let common = self.common_name();
+        self.kills.fetch_add(1, Ordering::Relaxed);
+        let idle = std::mem::take(&mut *lock(&self.idle));
+        if let Err(errno) = self.end("cgroup.kill") {
+            tracing::error!(path = %self.path.display(), %errno, "cgroup.kill failed");
+        }
+        let idle = idle.into_iter().map(|number| (number, Reuse::No));
+        lock(&self.aside).extend(idle);
+        files::remove(self.dir.as_fd(), &common);
     }
 
     /// Writes to a `cgroup.kill`. An end must not fail for want of a descriptor: there is a spare one.
@@ -291,7 +308,11 @@ impl Tree {
 
     #[cfg(test)]
     pub(super) fn made_len(&self) -> usize {
-        files::below(self.dir.as_fd()).len()
+        let names = files::below(self.dir.as_fd());
+        let own = names
+            .iter()
+            .filter(|name| name.to_bytes().starts_with(b"p"));
+        own.count()
     }
 }
 
@@ -302,15 +323,15 @@ pub(super) struct Slot {
     tree: Arc<Tree>,
     number: u32,
     reuse: Reuse,
-    /// Its `cgroup.kill` was written.
     killed: AtomicBool,
+    /// Of the tree when it was taken.
+    kills: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
     Yes,
-    /// It has limits, or it was killed: Linux 6.18 kills everybody who is cloned into a cgroup whose
-    /// `cgroup.kill` was written at any time before.
+    /// It has limits or was killed.
     No,
     /// It is no longer ours.
     GivenBack,
@@ -337,7 +358,9 @@ impl Slot {
 
     /// Keeps the directory for the next process or removes it; `false` while somebody is in it.
     pub(super) fn give_back(&mut self) -> bool {
-        if self.reuse == Reuse::Yes && *self.killed.get_mut() {
+        let killed = self.killed.load(Ordering::Relaxed)
+            || self.kills != self.tree.kills.load(Ordering::Relaxed);
+        if killed && self.reuse == Reuse::Yes {
             self.reuse = Reuse::No;
         }
         if self.reuse != Reuse::GivenBack && self.tree.accept(self.number, self.reuse) {
@@ -372,6 +395,3 @@ fn text(errno: Errno) -> io::Error {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests;

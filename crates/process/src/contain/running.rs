@@ -65,8 +65,8 @@ impl Running {
     }
 
     /// A process in a holder of the keeper.
-    pub(super) fn held(held: Watched<Held>, shared: Arc<Shared>) -> Self {
-        let holder = Holder::new(held, shared);
+    pub(super) fn held(held: Watched<Held>, born: u64, shared: Arc<Shared>) -> Self {
+        let holder = Holder::new(held, born, shared);
         Self::new(Hold::Holder(holder), ContainmentKind::Reaper)
     }
 
@@ -192,6 +192,3 @@ async fn not_yet() -> Emptiness {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests;

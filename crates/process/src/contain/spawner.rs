@@ -32,6 +32,7 @@ use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::options::Options;
 use crate::report::ContainmentKind;
 use crate::spec::Containment;
+use shared::Kept;
 pub(super) use shared::Shared;
 use thread::{Failed, Job, Message};
 
@@ -146,23 +147,26 @@ impl Spawner {
 
     /// A process in a holder of the keeper.
     async fn ask_keeper(&self, request: Request) -> Result<Running, SpawnError> {
-        let link = match self.shared.link() {
-            Some(link) => link,
-            None => self.renewed().await?,
-        };
-        let ruleset = request.ruleset.as_ref().map(AsFd::as_fd);
         let failed = |error: std::io::Error| {
             let errno = error.raw_os_error();
-            let error = SpawnError::new(SpawnErrorKind::ContainmentUnavailable)
-                .because(format!("the keeper did not start it: {error}"));
+            let error = unavailable(format!("the keeper did not start it: {error}"));
             SpawnError {
                 os_error: errno,
                 ..error
             }
         };
-        let starting = link
-            .begin(&request.plan, &request.ends, ruleset)
-            .map_err(failed)?;
+        let begin = |kept: &Kept| {
+            let ruleset = request.ruleset.as_ref().map(AsFd::as_fd);
+            kept.keeper.begin(&request.plan, &request.ends, ruleset)
+        };
+        let mut kept = self.keeper(None).await?;
+        let mut begun = begin(&kept);
+        if matches!(&begun, Err(error) if is_broken(error)) {
+            // It died just now, with nothing started: the next one takes it.
+            kept = self.keeper(Some(kept.generation)).await?;
+            begun = begin(&kept);
+        }
+        let starting = begun.map_err(failed)?;
         let mut starting = self.watched(starting)?;
         let held = loop {
             // Cleared before the receive, so that a result in between is reported again.
@@ -173,7 +177,11 @@ impl Spawner {
         };
         drop(starting);
         let held = self.watched(held)?;
-        Ok(Running::held(held, Arc::clone(&self.shared)))
+        Ok(Running::held(
+            held,
+            kept.generation,
+            Arc::clone(&self.shared),
+        ))
     }
 
     fn watched<T: Steady>(&self, inner: T) -> Result<Watched<T>, SpawnError> {
@@ -181,8 +189,14 @@ impl Spawner {
         watch(inner, Interest::READABLE).map_err(|failed| no_watch(&failed.error))
     }
 
-    /// The keeper that follows one that died.
-    async fn renewed(&self) -> Result<Arc<super::keeper::KeeperLink>, SpawnError> {
+    /// The keeper in office, waited for if the last one died; `dead` is one that certainly did.
+    async fn keeper(&self, dead: Option<u64>) -> Result<Kept, SpawnError> {
+        if let Some(kept) = self.shared.link() {
+            if dead != Some(kept.generation) && !kept.keeper.is_dead() {
+                return Ok(kept);
+            }
+            self.shared.keeper_died(kept.generation);
+        }
         let (reply, answer) = oneshot::channel();
         let sent = self.requests.send(Message::Renew(reply)).await;
         sent.map_err(|_| stopped())?;
@@ -212,6 +226,15 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Whether the other side of a socket is gone.
+fn is_broken(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected
+    )
 }
 
 fn stopped() -> SpawnError {

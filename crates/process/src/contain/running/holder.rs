@@ -3,21 +3,26 @@
 //! Turns what the holder tells, one message after the other, into what is asked: the leader's end,
 //! emptiness. Ends and signals go to the holder directly. How a holder works is the keeper's.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use super::lock;
-use crate::contain::Ended;
 use crate::contain::keeper::{Held, HolderMessage};
 use crate::contain::spawner::Shared;
 use crate::contain::wait::LOST;
 use crate::contain::watched::Watched;
+use crate::contain::{Ended, How};
 use crate::spec::{Signal, Target};
 
 #[derive(Debug)]
 pub(super) struct Holder {
     watched: Watched<Held>,
     told: Mutex<Told>,
+    /// Whether it was ended from here.
+    killed: AtomicBool,
+    /// Which keeper it was started under.
+    born: u64,
     shared: Arc<Shared>,
 }
 
@@ -29,10 +34,12 @@ struct Told {
 }
 
 impl Holder {
-    pub(super) fn new(watched: Watched<Held>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(watched: Watched<Held>, born: u64, shared: Arc<Shared>) -> Self {
         Self {
             watched,
             told: Mutex::new(Told::default()),
+            killed: AtomicBool::new(false),
+            born,
             shared,
         }
     }
@@ -78,7 +85,7 @@ impl Holder {
     fn note(&self, told: &mut Told, message: HolderMessage) {
         match message {
             HolderMessage::Exited { ended, empty } => {
-                told.ended = Some(ended);
+                told.ended = Some(self.judge(ended));
                 told.empty |= empty;
             }
             HolderMessage::Empty => told.empty = true,
@@ -94,7 +101,20 @@ impl Holder {
         }
     }
 
+    /// A holder whose keeper died ends its process and still tells how; for its owner it was lost.
+    fn judge(&self, ended: Ended) -> Ended {
+        let killed = ended.how == How::Signal(libc::SIGKILL);
+        if !killed || self.killed.load(Ordering::Relaxed) || !self.shared.is_bereft(self.born) {
+            return ended;
+        }
+        Ended {
+            how: How::Lost,
+            rusage: ended.rusage,
+        }
+    }
+
     pub(super) fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
         self.held().kill();
     }
 

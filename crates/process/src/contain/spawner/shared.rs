@@ -39,6 +39,13 @@ struct Link {
     keeper: Option<Arc<KeeperLink>>,
 }
 
+/// A keeper in office.
+#[derive(Clone, Debug)]
+pub(in crate::contain) struct Kept {
+    pub(super) generation: u64,
+    pub(super) keeper: Arc<KeeperLink>,
+}
+
 impl Shared {
     pub(super) fn new(
         handle: Handle,
@@ -77,12 +84,20 @@ impl Shared {
         self.look();
     }
 
+    /// Whether the keeper of generation `of` has died, also if nobody was told yet.
+    pub(in crate::contain) fn is_bereft(&self, of: u64) -> bool {
+        self.generation() != of || self.link().is_none_or(|kept| kept.keeper.is_dead())
+    }
+
     /// The keeper in office; `None` while there is none.
-    pub(super) fn link(&self) -> Option<Arc<KeeperLink>> {
+    pub(super) fn link(&self) -> Option<Kept> {
         let link = lock(&self.link);
         let current = link.generation == self.generation();
         let keeper = link.keeper.as_ref().filter(|_| current)?;
-        Some(Arc::clone(keeper))
+        Some(Kept {
+            generation: link.generation,
+            keeper: Arc::clone(keeper),
+        })
     }
 
     /// Puts a keeper in office, or none. What is returned was the one before.

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::shared::Kept;
 use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
 use crate::contain::running::Place;
@@ -35,7 +36,7 @@ const ORPHANS_EVERY: Duration = Duration::from_secs(10);
 pub(in crate::contain) enum Message {
     Start(Box<Job>),
     /// A keeper in office, or why there is none.
-    Renew(oneshot::Sender<Result<Arc<KeeperLink>, String>>),
+    Renew(oneshot::Sender<Result<Kept, String>>),
     /// There may be something to tidy.
     Look,
 }
