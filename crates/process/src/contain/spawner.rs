@@ -155,18 +155,19 @@ impl Spawner {
                 ..error
             }
         };
-        let begin = |kept: &Kept| {
-            let ruleset = request.ruleset.as_ref().map(AsFd::as_fd);
-            kept.keeper.begin(&request.plan, &request.ends, ruleset)
+        let starting = loop {
+            match link.begin(&request.plan, &request.ends, ruleset) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    let room = {
+                        let _runtime = self.shared.handle().enter();
+                        let watched = watch(link.room().map_err(failed)?, Interest::WRITABLE);
+                        watched.map_err(|failed| no_watch(&failed.error))?
+                    };
+                    drop(room.writable().await.map_err(failed)?);
+                }
+                begun => break begun.map_err(failed)?,
+            }
         };
-        let mut kept = self.keeper(None).await?;
-        let mut begun = begin(&kept);
-        if matches!(&begun, Err(error) if is_broken(error)) {
-            // It died just now, with nothing started: the next one takes it.
-            kept = self.keeper(Some(kept.generation)).await?;
-            begun = begin(&kept);
-        }
-        let starting = begun.map_err(failed)?;
         let mut starting = self.watched(starting)?;
         let held = loop {
             // Cleared before the receive, so that a result in between is reported again.

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![expect(unsafe_code, reason = "a test binary has no `main` of its own to hook")]
 
+mod containment;
+mod containment_host;
 mod ending;
 mod environment;
 mod exit;

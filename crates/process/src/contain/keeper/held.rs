@@ -104,8 +104,9 @@ impl Held {
         self.leader
     }
 
-    /// The holder's, for messages.
-    pub(crate) fn holder_pid(&self) -> i32 {
+    /// The holder's.
+    #[cfg(test)]
+    pub(super) fn holder_pid(&self) -> i32 {
         self.holder
     }
 

@@ -33,6 +33,7 @@ const PLAN_MAX: u64 = 64 * 1024 * 1024;
 
 /// A request and what it takes to carry it out.
 pub(super) struct Request {
+    keeper: Pid,
     slots: Slots,
     socket: OwnedFd,
     ends: ChildEnds,
@@ -67,7 +68,7 @@ pub(super) fn wait_for_request(
     sys::block_only(&[libc::SIGTERM, libc::SIGCHLD]).ok()?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     rustix::io::write(taken, &pid.to_ne_bytes()).ok()?;
-    Request::decode(slots, buffer.get(..len)?, fds)
+    Request::decode(keeper, slots, buffer.get(..len)?, fds)
 }
 
 /// Starts the leader and holds it until nobody is left. The descriptors of the keeper should be
@@ -75,7 +76,7 @@ pub(super) fn wait_for_request(
 pub(super) fn hold(request: Request) -> io::Result<()> {
     let signals = sys::signal_fd(&[libc::SIGTERM, libc::SIGCHLD])?;
     let root = Root::this().ok_or(io::ErrorKind::NotFound)?;
-    let plan_len = request.plan_len;
+    let (keeper, plan_len) = (request.keeper, request.plan_len);
     let (socket, started) = request.start();
     if plan_len > INLINE_MAX {
         sys::trim_memory();
@@ -88,6 +89,8 @@ pub(super) fn hold(request: Request) -> io::Result<()> {
     let told = socket::send_now(socket.as_fd(), &outcome.encode());
     let Ok(leader) = started else { return Ok(()) };
     let mut holding = Holding {
+        keeper,
+        lost: false,
         socket: told.is_ok().then_some(socket),
         signals,
         root,
@@ -118,7 +121,7 @@ pub(super) fn refuse(requests: BorrowedFd<'_>, errno: i32) {
 }
 
 impl Request {
-    fn decode(slots: Slots, bytes: &[u8], fds: Vec<OwnedFd>) -> Option<Self> {
+    fn decode(keeper: Pid, slots: Slots, bytes: &[u8], fds: Vec<OwnedFd>) -> Option<Self> {
         let (head, inline) = RequestHead::decode(bytes)?;
         let mut fds = fds.into_iter();
         let socket = fds.next()?;
@@ -141,6 +144,7 @@ impl Request {
             inline
         };
         Some(Self {
+            keeper,
             slots,
             socket,
             ends,
@@ -168,6 +172,10 @@ impl Request {
 
 /// A leader and its descendants, while there are any.
 struct Holding {
+    keeper: Pid,
+    /// The keeper died: an end from then on is our doing and not the leader's, so it is not told, and
+    /// the end of the socket says that it is lost.
+    lost: bool,
     /// To the service; gone once it is of no use.
     socket: Option<OwnedFd>,
     signals: OwnedFd,
@@ -210,6 +218,7 @@ impl Holding {
             }
             let woken = self.wait();
             if woken.signals && sys::take_signals(self.signals.as_fd(), libc::SIGTERM) {
+                self.lost |= rustix::process::getppid() != Some(self.keeper);
                 self.end();
             }
             if woken.socket {
@@ -290,8 +299,11 @@ impl Holding {
     fn tell_exit(&mut self, left: Left) {
         let empty = left == Left::Nobody;
         if let Some((status, rusage)) = self.exited.take() {
+            if self.lost {
+                return;
+            }
             self.tell(&protocol::encode_exited(status, rusage, empty));
-        } else if empty {
+        } else if empty && !self.lost {
             self.tell(&protocol::EMPTY);
         }
     }

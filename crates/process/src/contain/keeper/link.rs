@@ -38,8 +38,14 @@ const END_WITHIN: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// How long a request may wait for room in the socket. Only a keeper that was stopped makes it wait.
+/// How long a message of the handshake may wait for room in the socket.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long [`KeeperLink::spawn_held`] waits for room. Only a keeper that was stopped lets it pass.
+const ROOM_WITHIN: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
 
 /// Variables the keeper gets: what its own program may need to be found and loaded.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
@@ -101,8 +107,7 @@ impl KeeperLink {
 
     fn shake_hands(&mut self, hold: &[OwnedFd], job: Job<'_>) -> io::Result<()> {
         // A program that reads nothing must not make us wait.
-        let timeout = Some(SEND_WITHIN);
-        set_socket_timeout(&self.link, Timeout::Send, timeout)?;
+        set_socket_timeout(&self.link, Timeout::Send, Some(SEND_WITHIN))?;
         for hold in hold.chunks(FDS_MAX) {
             let fds: Vec<_> = hold.iter().map(AsFd::as_fd).collect();
             self.tell(&ToKeeper::Hold, &fds)?;
@@ -113,7 +118,6 @@ impl KeeperLink {
             }
             Job::Hold => {
                 let (requests, theirs) = socket::pair()?;
-                set_socket_timeout(&requests, Timeout::Send, timeout)?;
                 self.tell(&ToKeeper::BeginHolding, &[theirs.as_fd()])?;
                 self.requests = Some(requests);
             }
@@ -134,7 +138,7 @@ impl KeeperLink {
 
     fn tell(&self, message: &ToKeeper<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = message.encode();
-        let sent = socket::send(self.link.as_fd(), &[IoSlice::new(&bytes)], fds);
+        let sent = socket::send(self.link.as_fd(), &[IoSlice::new(&bytes)], fds, Wait::Yes);
         sent.map_err(|_broken| no_keeper("it ended without an answer"))
     }
 
@@ -149,12 +153,14 @@ impl KeeperLink {
     }
 
     /// Whether the keeper has died.
-    pub(crate) fn is_dead(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_dead(&self) -> bool {
         is_ready(self.pidfd(), Timespec::default())
     }
 
-    /// Asks for a process without waiting for it. Any thread, any number in flight. An error is the
-    /// keeper's or the system's, and nothing was started.
+    /// Asks for a process without waiting for anything. Any thread, any number in flight. An error is
+    /// the keeper's or the system's, and nothing was started; `WouldBlock`: many are waiting, try again
+    /// when [`KeeperLink::room`] is writable.
     pub(crate) fn begin(
         &self,
         plan: &Plan,
@@ -187,8 +193,17 @@ impl KeeperLink {
             requests.as_fd(),
             &[IoSlice::new(&head), IoSlice::new(inline)],
             &fds,
+            Wait::No,
         )?;
         Ok(Starting::new(ours))
+    }
+
+    /// A descriptor that is writable when there is room for a request; for one wait, by its owner.
+    pub(crate) fn room(&self) -> io::Result<OwnedFd> {
+        match &self.requests {
+            Some(requests) => requests.try_clone(),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// [`KeeperLink::begin`] and a blocking wait for its result.
@@ -198,7 +213,14 @@ impl KeeperLink {
         ends: &ChildEnds,
         ruleset: Option<BorrowedFd<'_>>,
     ) -> io::Result<Result<Held, LaunchError>> {
-        self.begin(plan, ends, ruleset)?.wait()
+        let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        match self.begin(plan, ends, ruleset) {
+            Err(error) if would_block(&error) => {
+                poll_for(self.room()?.as_fd(), PollFlags::OUT, ROOM_WITHIN);
+                self.begin(plan, ends, ruleset)?.wait()
+            }
+            begun => begun?.wait(),
+        }
     }
 }
 
@@ -284,9 +306,11 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
 
 /// Whether the descriptor becomes readable or ends within the time.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, within: Timespec) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    matches!(
-        rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&within))),
-        Ok(1..)
-    )
+    poll_for(fd, PollFlags::IN, within)
+}
+
+fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, within: Timespec) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+    let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&within)));
+    ready.is_ok_and(|ready| ready > 0)
 }

@@ -136,7 +136,7 @@ fn begin(link: &OwnedFd) -> io::Result<Option<Begun>> {
             Some(ToKeeper::BeginHolding) if !tree::is_supported() => {
                 let why = "the kernel does not list the children of a task in /proc";
                 let hello = protocol::encode_hello(Some(why));
-                socket::send(link.as_fd(), &[io::IoSlice::new(&hello)], &[])?;
+                socket::send_now(link.as_fd(), &hello)?;
                 return Ok(None);
             }
             Some(ToKeeper::BeginHolding) => {
@@ -215,7 +215,7 @@ impl Keeper {
             return Ok(Role::Spare);
         }
         let hello = protocol::encode_hello(None);
-        socket::send(link.as_fd(), &[io::IoSlice::new(&hello)], &[])?;
+        socket::send_now(link.as_fd(), &hello)?;
         loop {
             let woken = self.wait(link, service);
             if woken.service_gone {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::HolderMessage;
 use crate::contain::{Ended, How};
-use crate::launch::{LaunchError, Stage};
+use crate::launch::LaunchError;
 use crate::status::Rusage;
 
 /// What both sides of the handshake begin with; the last digits are the version of all messages.
@@ -112,55 +112,32 @@ pub(super) enum Outcome {
 
 impl Outcome {
     pub(super) fn encode(self) -> [u8; 13] {
-        let (tag, words) = match self {
-            Self::Started { leader, holder } => (b'S', [leader, holder, 0]),
-            Self::Failed(error) => {
-                let stage = (error.stage as u32).cast_signed();
-                (b'F', [stage, error.errno, error.index.cast_signed()])
+        let mut bytes = [0; 13];
+        match self {
+            Self::Started { leader, holder } => {
+                bytes[0] = b'S';
+                bytes[1..5].copy_from_slice(&leader.to_le_bytes());
+                bytes[5..9].copy_from_slice(&holder.to_le_bytes());
             }
-        };
-        let mut bytes = [tag; 13];
-        for (index, word) in words.iter().enumerate() {
-            bytes[1 + 4 * index..][..4].copy_from_slice(&word.to_le_bytes());
+            Self::Failed(error) => {
+                bytes[0] = b'F';
+                bytes[1..].copy_from_slice(&error.encode());
+            }
         }
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        let [tag] = reader.take::<1>()?;
-        let (first, second, third) = (reader.i32()?, reader.i32()?, reader.i32()?);
-        match tag {
-            b'S' => Some(Self::Started {
-                leader: first,
-                holder: second,
+        match reader.take::<1>()? {
+            [b'S'] => Some(Self::Started {
+                leader: reader.i32()?,
+                holder: reader.i32()?,
             }),
-            b'F' => Some(Self::Failed(LaunchError {
-                stage: stage_of(first)?,
-                errno: second,
-                index: third.cast_unsigned(),
-            })),
+            [b'F'] => LaunchError::decode(reader.0).map(Self::Failed),
             _ => None,
         }
     }
-}
-
-fn stage_of(number: i32) -> Option<Stage> {
-    const ALL: [Stage; 11] = [
-        Stage::Clone,
-        Stage::Session,
-        Stage::Limit,
-        Stage::Stdio,
-        Stage::Namespace,
-        Stage::Mount,
-        Stage::Cwd,
-        Stage::Capabilities,
-        Stage::Landlock,
-        Stage::Seccomp,
-        Stage::Exec,
-    ];
-    let number = u32::try_from(number).ok()?;
-    ALL.into_iter().find(|stage| *stage as u32 == number)
 }
 
 /// The leader was reaped with this status of `wait`; `b'E'` alone says that nobody is left.
@@ -244,21 +221,22 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::Stage;
 
     #[test]
-    fn every_stage_of_a_failed_launch_survives_the_way_to_the_service() {
-        for number in 0..=10 {
-            let stage = stage_of(number).unwrap();
-            assert_eq!(stage as i32, number);
-            let error = LaunchError {
-                stage,
-                errno: libc::ENOENT,
-                index: 7,
-            };
-            let bytes = Outcome::Failed(error).encode();
-            assert_eq!(Outcome::decode(&bytes), Some(Outcome::Failed(error)));
+    fn a_start_and_its_failure_survive_the_way_to_the_service() {
+        let failed = Outcome::Failed(LaunchError {
+            stage: Stage::Cwd,
+            errno: libc::ENOENT,
+            index: 7,
+        });
+        let started = Outcome::Started {
+            leader: 4_194_303,
+            holder: 2,
+        };
+        for outcome in [failed, started] {
+            assert_eq!(Outcome::decode(&outcome.encode()), Some(outcome));
         }
-        assert_eq!(stage_of(11), None);
     }
 
     #[test]
@@ -283,7 +261,7 @@ mod tests {
             leader: 1,
             holder: 2,
         };
-        assert_eq!(Outcome::decode(&started.encode()[..12]), None);
+        assert_eq!(Outcome::decode(&started.encode()[..8]), None);
         let exited = encode_exited(0, Rusage::default(), false);
         assert!(decode_holder(&exited[..29]).is_none());
         assert_eq!(RequestHead::decode(b"P"), None);

@@ -26,27 +26,29 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair)
 }
 
+/// Whether a call waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    Yes,
+    No,
+}
+
+/// Sends one packet without descriptors if that is possible without waiting.
+pub(super) fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    send(socket, &[IoSlice::new(bytes)], &[], Wait::No)
+}
+
 /// Sends one packet made of `parts`.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
     fds: &[BorrowedFd<'_>],
+    wait: Wait,
 ) -> io::Result<()> {
-    send_with(socket, parts, fds, SendFlags::NOSIGNAL)
-}
-
-/// Sends one packet without descriptors if that is possible without waiting.
-pub(super) fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    send_with(socket, &[IoSlice::new(bytes)], &[], flags)
-}
-
-fn send_with(
-    socket: BorrowedFd<'_>,
-    parts: &[IoSlice<'_>],
-    fds: &[BorrowedFd<'_>],
-    flags: SendFlags,
-) -> io::Result<()> {
+    let flags = match wait {
+        Wait::Yes => SendFlags::NOSIGNAL,
+        Wait::No => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -54,13 +56,6 @@ fn send_with(
     }
     rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, parts, &mut control, flags))?;
     Ok(())
-}
-
-/// Whether a [`recv`] waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
-    Yes,
-    No,
 }
 
 /// Receives one packet into `buffer` and its descriptors into `fds`; 0 is the end. A packet that is

@@ -276,7 +276,10 @@ async fn when_the_keeper_is_killed_every_holder_ends_its_tree() {
     nobody_left(&mark).await;
     assert!(link.is_dead());
     for (held, _) in &trees {
-        exit_of(next(held));
+        assert!(
+            matches!(next(held), HolderMessage::Gone),
+            "the status is lost"
+        );
     }
     let reaped = async || reap_fallen_holders() == 0;
     eventually("the holders to be reaped", DEADLINE, reaped)

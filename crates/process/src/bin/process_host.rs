@@ -1,0 +1,142 @@
+//! A host of a process service, for tests that kill it.
+//!
+//! `process_host KIND COUNT IO MARK` starts a service with the containment `KIND` and `COUNT` trees
+//! in pipes or terminals (`pipe`, `pty`). Every process of a tree has `TL_MARK=MARK` in its
+//! environment, so that a test finds it whatever became of its parents. It then says `ready` and does
+//! what the lines on its standard input say:
+//!
+//! - `end`: ends all trees, forced, and says how each leader ended;
+//! - `statuses`: waits for the leaders and says how each ended;
+//! - `one`: starts a program that exits with 5 and says how it ended;
+//! - `loop LIMIT`: starts a fork loop under a limit of processes and says `looping`.
+//!
+//! Without the containment it says `unavailable` and why. It stops at the end of its input.
+
+#![expect(clippy::print_stdout, reason = "tests read what it says")]
+
+use std::error::Error;
+use std::io::BufRead;
+use std::time::Duration;
+
+use turnlane_process::{
+    ContainmentKind, Delivery, End, Io, Limits, Options, Process, ProcessService, Spec, Stdin,
+    TerminalSize, Until,
+};
+
+/// A member that left the session, a daemon that left its parent, one that left nothing.
+const TREE: &str = "setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000";
+
+/// Forks two of itself for ever.
+const LOOP: &str = ":(){ :|:& };: ; sleep 1000";
+
+/// How long a leader may take to end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    turnlane_process::keeper_hook();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(host())
+}
+
+async fn host() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, count, io, mark] = arguments.as_slice() else {
+        return Err("process_host KIND COUNT IO MARK".into());
+    };
+    let service = match ProcessService::start(options(kind)?) {
+        Ok(service) => service,
+        Err(error) => {
+            println!("unavailable: {error}");
+            return Ok(());
+        }
+    };
+    let mut trees = Vec::new();
+    for _ in 0..count.parse()? {
+        trees.push(service.spawn(spec("sh", TREE, io, mark)).await?);
+    }
+    println!("ready");
+    let mut lines = lines();
+    while let Some(line) = lines.recv().await {
+        match line.split_once(' ') {
+            None if line == "end" => {
+                for tree in &trees {
+                    tree.end(End::Force);
+                }
+                say_ends(&trees).await?;
+            }
+            None if line == "statuses" => say_ends(&trees).await?,
+            None if line == "one" => {
+                let one = service.spawn(spec("sh", "exit 5", io, mark)).await?;
+                say_ends(&[one]).await?;
+            }
+            Some(("loop", limit)) => {
+                let mut spec = spec("bash", LOOP, io, mark);
+                spec.limits = Limits {
+                    processes: Some(limit.parse()?),
+                    ..Limits::default()
+                };
+                trees.push(service.spawn(spec).await?);
+                println!("looping");
+            }
+            None | Some(_) => return Err(format!("no such command: {line}").into()),
+        }
+    }
+    service.stop().await;
+    Ok(())
+}
+
+fn options(kind: &str) -> Result<Options, Box<dyn Error>> {
+    let kinds = [
+        ContainmentKind::Cgroup,
+        ContainmentKind::Reaper,
+        ContainmentKind::Group,
+    ];
+    let kind = kinds.into_iter().find(|known| known.name() == kind);
+    Ok(Options {
+        containment: Some(kind.ok_or("no such containment")?),
+        ..Options::default()
+    })
+}
+
+fn spec(shell: &str, script: &str, io: &str, mark: &str) -> Spec {
+    let mut spec = Spec::new([shell, "-c", script], "/");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    spec.env.vars.insert("PATH".into(), path);
+    spec.env.vars.insert("TL_MARK".into(), mark.into());
+    spec.delivery = Delivery::Retain;
+    spec.io = match io {
+        "pty" => Io::Pty(TerminalSize::default()),
+        _ => Io::Pipe {
+            stdin: Stdin::Closed,
+        },
+    };
+    spec
+}
+
+/// One line: `ended CODE:REASON ...`.
+async fn say_ends(processes: &[Process]) -> Result<(), Box<dyn Error>> {
+    let mut line = String::from("ended");
+    for process in processes {
+        let status = process.wait(Until::Exited, Some(LIMIT)).await;
+        let status = status.ok_or("a leader did not end")?;
+        line += &format!(" {}:{:?}", status.code, status.reason);
+    }
+    println!("{line}");
+    Ok(())
+}
+
+/// Lines of standard input. The thread ends with the input, or with the program.
+fn lines() -> tokio::sync::mpsc::Receiver<String> {
+    // A test waits for each answer, so more than one line hardly ever waits.
+    let (sender, receiver) = tokio::sync::mpsc::channel(8);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
