@@ -18,6 +18,7 @@ mod shared;
 mod streams;
 mod terminal;
 mod timer;
+mod verdict;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,11 +32,10 @@ pub(crate) use shared::{Order, Shared, State};
 pub(crate) use streams::Ends;
 pub(crate) use terminal::{check_size, resize};
 
-use crate::contain::{Ended, How, Running};
+use crate::contain::{Ended, Running};
 use crate::event::StreamName;
 use crate::service::Slot;
 use crate::spec::{Signal, Survivors, Target};
-use crate::status::{ExitStatus, Reason, Rusage};
 use ending::{Act, Ending};
 use streams::{Sink, Source, Taken};
 use timer::Timer;
@@ -56,7 +56,8 @@ pub(crate) struct Driver {
     ending: Ending,
     timer: Timer,
     survivors: Survivors,
-    is_stalled: bool,
+    /// How much the window lets us read.
+    room: usize,
     /// What may still be read in spite of a full window.
     drain_bytes: usize,
     stage: Stage,
@@ -99,7 +100,7 @@ impl Driver {
             ending: Ending::new(timeout),
             timer: Timer::default(),
             survivors,
-            is_stalled: false,
+            room: 0,
             drain_bytes: DRAIN_BYTES_MAX,
             stage: Stage::Running,
             is_empty: false,
@@ -118,9 +119,10 @@ impl Driver {
                 idle += 1;
                 continue;
             };
-            let goes_on = !self.is_stalled || (self.ending.is_draining() && self.drain_bytes > 0);
-            let taken = if goes_on {
-                source.poll_take(cx)
+            let drains = self.ending.is_draining();
+            let most = self.room.max(if drains { self.drain_bytes } else { 0 });
+            let taken = if most > 0 {
+                source.poll_take(cx, most)
             } else if self.stage == Stage::Running {
                 return Pace::Waits;
             } else {
@@ -131,10 +133,10 @@ impl Driver {
                 Poll::Pending => idle += 1,
                 Poll::Ready(Taken::End) => self.end_source(at),
                 Poll::Ready(Taken::Bytes(bytes)) => {
-                    if self.is_stalled {
+                    if drains {
                         self.drain_bytes = self.drain_bytes.saturating_sub(bytes.len());
                     }
-                    self.is_stalled = tell_output(&self.shared, source.name, bytes);
+                    self.room = tell_output(&self.shared, source.name, bytes);
                     idle = 0;
                     reads += 1;
                     if reads == TURN_MAX {
@@ -195,7 +197,7 @@ impl Driver {
         for at in 0..self.sources.len() {
             if let Some(Some(source)) = self.sources.get(at)
                 && source.drain(|bytes| {
-                    self.is_stalled = tell_output(&self.shared, source.name, bytes);
+                    self.room = tell_output(&self.shared, source.name, bytes);
                 })
             {
                 self.end_source(at);
@@ -205,8 +207,7 @@ impl Driver {
         let status = {
             let mut state = self.shared.lock();
             state.input.close();
-            let (is_end_asked, signals) = (state.orders.is_end_asked, state.orders.signals);
-            self.status(ended, is_end_asked, signals)
+            verdict::of(ended, &state.orders, &self.ending)
         };
         self.stage = Stage::Exited;
         self.shared.registry.counts.ended(status.reason);
@@ -221,32 +222,6 @@ impl Driver {
         // Usually everything has ended by now, and whoever waits for the close is woken only once.
         self.close_if_ended();
         self.shared.ended.notify_waiters();
-    }
-
-    fn status(&self, ended: Ended, is_end_asked: bool, signals: u64) -> ExitStatus {
-        let (code, signal, reason) = match ended.how {
-            How::Code(code) => (code & 0xff, None, Reason::Exited),
-            How::Signal(signal) if is_end_asked || signals & (1 << signal) != 0 => {
-                (128 + signal, Some(signal), Reason::Terminated)
-            }
-            How::Signal(signal) => (128 + signal, Some(signal), Reason::Signaled),
-            How::Lost => (-1, None, Reason::Lost),
-        };
-        let rusage = ended.rusage;
-        if self.ending.timed_out() && reason != Reason::Lost {
-            return ExitStatus {
-                code: 124,
-                signal: signal.or(self.ending.last_signal()),
-                reason: Reason::Timeout,
-                rusage,
-            };
-        }
-        ExitStatus {
-            code,
-            signal,
-            reason,
-            rusage,
-        }
     }
 
     fn close_if_ended(&mut self) {
@@ -329,8 +304,8 @@ impl Driver {
     }
 }
 
-/// Puts a chunk in; whether the window is full now.
-fn tell_output(shared: &Shared, name: StreamName, bytes: Bytes) -> bool {
+/// Puts a chunk in; how much may be read now.
+fn tell_output(shared: &Shared, name: StreamName, bytes: Bytes) -> usize {
     shared.registry.counts.read(name, bytes.len());
     shared.tell(|store| store.push(name, bytes))
 }
@@ -342,7 +317,7 @@ impl Future for Driver {
         let me = self.get_mut();
         loop {
             let look = me.shared.look(cx);
-            me.is_stalled = look.is_stalled;
+            me.room = look.room;
             if let Some(order) = look.order {
                 let now = Instant::now();
                 if let Some(act) = me.ending.order(order, now) {
@@ -385,16 +360,10 @@ impl Drop for Driver {
             return;
         }
         self.running.kill();
-        let lost = ExitStatus {
-            code: -1,
-            signal: None,
-            reason: Reason::Lost,
-            rusage: Rusage::default(),
-        };
         let stage = self.stage;
         self.shared.tell(|store| {
             if stage == Stage::Running {
-                store.push_exited(lost);
+                store.push_exited(verdict::LOST);
             }
             if stage <= Stage::Exited {
                 store.push_closed(true);

@@ -129,7 +129,8 @@ impl ProcessService {
         self.inner.registry.counts.fill(&mut counters);
         for shared in self.inner.registry.all() {
             let state = shared.lock();
-            counters.stalled += usize::from(state.is_stalled);
+            let waits = state.is_stalled && state.store.closed().is_none();
+            counters.stalled += usize::from(waits);
             counters.retained_bytes += state.store.kept_charge();
         }
         counters

@@ -47,6 +47,12 @@ pub(super) enum Act {
     GiveUpStreams,
 }
 
+/// A wait that is too long to be told is a very long one.
+fn after(now: Instant, wait: Duration) -> Instant {
+    const FAR: Duration = Duration::from_hours(24 * 365);
+    now.checked_add(wait).unwrap_or(now + FAR)
+}
+
 #[derive(Debug)]
 pub(super) struct Ending {
     phase: Phase,
@@ -105,7 +111,7 @@ impl Ending {
                 }
                 self.last_signal = Some(Signal::Interrupt.number());
                 self.phase = Phase::Interrupted {
-                    until: now + interrupt,
+                    until: after(now, interrupt),
                     term,
                 };
                 Some(Act::Interrupt)
@@ -125,7 +131,9 @@ impl Ending {
 
     fn terminate(&mut self, now: Instant, term: Duration) -> Act {
         self.last_signal = Some(Signal::Terminate.number());
-        self.phase = Phase::Terminated { until: now + term };
+        self.phase = Phase::Terminated {
+            until: after(now, term),
+        };
         Act::Terminate
     }
 

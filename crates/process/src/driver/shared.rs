@@ -30,6 +30,9 @@ use crate::{StreamName, event::Event};
 /// Undelivered output held before the child is made to wait, unless the owner says otherwise.
 pub(crate) const WINDOW: usize = 256 * 1024;
 
+/// The least that is read into a window that is not empty.
+const ROOM_MIN: usize = 4096;
+
 /// One process, as its handles, its driver and the service see it.
 pub(crate) struct Shared {
     pub(crate) id: ProcessId,
@@ -104,7 +107,8 @@ pub(crate) struct Consumer {
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) order: Option<Order>,
-    pub(super) is_stalled: bool,
+    /// How much may be read; zero while the window is full.
+    pub(super) room: usize,
 }
 
 impl State {
@@ -125,10 +129,21 @@ impl State {
         }
     }
 
+    /// How much may be read. Less than a page is not worth a read while there is something to take.
+    fn room(&mut self) -> usize {
+        if self.store.retains() {
+            return usize::MAX;
+        }
+        let undelivered = self.store.undelivered();
+        let room = self.window.saturating_sub(undelivered);
+        self.is_stalled |= room == 0 || (room < ROOM_MIN && undelivered > 0);
+        if self.is_stalled { 0 } else { room }
+    }
+
     /// Output was taken or the window changed: whether the driver is to be woken. It is only below
     /// half of the window, so that it does not read in crumbs.
     fn unstall(&mut self, below: usize) -> Option<Waker> {
-        if self.is_stalled && (self.store.retains() || self.store.undelivered_charge() <= below) {
+        if self.is_stalled && (self.store.retains() || self.store.undelivered() <= below) {
             self.is_stalled = false;
             return self.driver.take();
         }
@@ -174,18 +189,15 @@ impl Shared {
         }
         Look {
             order: state.orders.end.take(),
-            is_stalled: state.is_stalled,
+            room: state.room(),
         }
     }
 
-    /// The driver tells something; whether it is now to stop reading.
-    pub(super) fn tell(&self, put_in: impl FnOnce(&mut Store)) -> bool {
+    /// The driver tells something; how much may be read now.
+    pub(super) fn tell(&self, put_in: impl FnOnce(&mut Store)) -> usize {
         let mut state = self.lock();
         put_in(&mut state.store);
-        if state.store.undelivered_charge() >= state.window && !state.store.retains() {
-            state.is_stalled = true;
-        }
-        let is_stalled = state.is_stalled;
+        let room = state.room();
         let consumer = state.consumer.waker.take();
         let doorbell = match &state.consumer.doorbell {
             Some(doorbell) if state.consumer.rings => Some(Arc::clone(doorbell)),
@@ -201,7 +213,7 @@ impl Shared {
         if has_readers {
             self.arrived.notify_waiters();
         }
-        is_stalled
+        room
     }
 
     /// Takes the next event; with a context, whoever polls is woken by the one after.

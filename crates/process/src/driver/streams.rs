@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ioctl_fionread, read, write};
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
@@ -111,14 +110,15 @@ impl Source {
         }
     }
 
-    /// The next chunk.
-    pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Taken> {
+    /// The next chunk, of at most `most` bytes.
+    pub(super) fn poll_take(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Taken> {
+        let most = most.min(READ_MAX);
         loop {
             // An error means that the runtime is going away.
             let Ok(mut guard) = ready!(self.fd.poll_read_ready(cx)) else {
                 return Poll::Ready(Taken::End);
             };
-            let Some(taken) = self.take(READ_MAX) else {
+            let Some(taken) = self.take(most) else {
                 guard.clear_ready();
                 continue;
             };
@@ -127,9 +127,9 @@ impl Source {
             if let Taken::Bytes(bytes) = &taken
                 && self.name != StreamName::Pty
             {
-                if bytes.len() < READ_MAX {
+                if bytes.len() < most {
                     guard.clear_ready();
-                } else {
+                } else if most == READ_MAX {
                     drop(guard);
                     self.widen();
                 }
@@ -219,24 +219,22 @@ fn read_chunk(fd: impl AsFd, most: usize) -> Result<Bytes, Errno> {
         let mut buffer = cell.take();
         buffer.clear();
         buffer.reserve_exact(READ_MAX);
-        let count = if most >= READ_MAX {
-            read(fd, spare_capacity(&mut buffer))
-        } else {
-            buffer.resize(most, 0);
-            read(fd, &mut buffer[..])
-        };
-        let count = match count {
-            Ok(count) => count,
+        let spare = buffer.spare_capacity_mut();
+        let most = most.min(spare.len());
+        let count = match read(fd, &mut spare[..most]) {
+            Ok((read, _)) => read.len(),
             Err(error) => {
                 cell.set(buffer);
                 return Err(error);
             }
         };
+        // SAFETY: the buffer was empty, and the read has filled the first `count` bytes of its spare
+        // room.
+        unsafe { buffer.set_len(count) };
         if count >= READ_MAX / 2 {
-            buffer.truncate(count);
             return Ok(buffer.into());
         }
-        let bytes = Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default());
+        let bytes = Bytes::copy_from_slice(&buffer);
         cell.set(buffer);
         Ok(bytes)
     })

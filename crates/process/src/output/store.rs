@@ -296,9 +296,11 @@ impl Store {
         self.undelivered_bytes
     }
 
-    /// What the undelivered output costs; this is what a window bounds.
-    pub(crate) fn undelivered_charge(&self) -> usize {
-        self.undelivered_bytes + self.undelivered_chunks * CHUNK_CHARGE
+    /// How much of a window the undelivered output takes: its bytes, or its chunks if those cost
+    /// more than they carry.
+    pub(crate) fn undelivered(&self) -> usize {
+        let chunks = self.undelivered_chunks * CHUNK_CHARGE;
+        self.undelivered_bytes.max(chunks)
     }
 
     pub(crate) fn total_bytes(&self) -> u64 {

@@ -19,6 +19,8 @@ use crate::driver::Shared;
 use crate::error::{SpawnError, SpawnErrorKind};
 use crate::process::ProcessId;
 
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
 pub(crate) struct Registry {
     pub(crate) counts: Counts,
     /// Told when the last process is over.
@@ -193,7 +195,11 @@ impl Registry {
         }
         entry.kept = kept;
         processes.kept += kept;
-        let at = Instant::now() + self.retain_after_exit;
+        // Longer than can be told is as long as the service lives.
+        let now = Instant::now();
+        let at = now
+            .checked_add(self.retain_after_exit)
+            .unwrap_or(now + FOREVER);
         processes.closed.push_back((at, shared.id));
         let is_timed = std::mem::replace(&mut processes.is_timed, true);
         let gone = processes.over_budget(self.retained_bytes_max);
