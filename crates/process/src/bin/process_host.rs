@@ -15,6 +15,7 @@
 #![expect(clippy::print_stdout, reason = "tests read what it says")]
 
 use std::error::Error;
+use std::fmt::Write;
 use std::io::BufRead;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const TREE: &str = "setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000";
 const LOOP: &str = ":(){ :|:& };: ; sleep 1000";
 
 /// How long a leader may take to end.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<(), Box<dyn Error>> {
     turnlane_process::keeper_hook();
@@ -121,7 +122,7 @@ async fn say_ends(processes: &[Process]) -> Result<(), Box<dyn Error>> {
     for process in processes {
         let status = process.wait(Until::Exited, Some(LIMIT)).await;
         let status = status.ok_or("a leader did not end")?;
-        line += &format!(" {}:{:?}", status.code, status.reason);
+        write!(line, " {}:{:?}", status.code, status.reason)?;
     }
     println!("{line}");
     Ok(())

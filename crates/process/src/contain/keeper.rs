@@ -12,7 +12,7 @@
 //! - *Request* (`reaper`): a plan with its descriptors goes to the socket on which spare holders wait.
 //!   One takes it, tells the keeper, who forks the next spare, and starts the leader. From then on it
 //!   talks to the service alone, over a socket of its own: started or failed, exited, empty.
-//! - *End of one*: SIGTERM to its holder, or the end of that socket.
+//! - *End of one*: the end of the service's half of that socket, or SIGTERM to its holder.
 //! - *End of all*: the end of the link, or of the service's process. The keeper ends the holders or
 //!   the cgroup, waits for the last, lets go of what it holds, and exits.
 //! - *A holder is killed*: its children fall to the keeper, which ends them; the service sees the end
@@ -30,6 +30,7 @@
 //!   it is continued. A stopped holder is continued by whoever ends it.
 //! - A member that changed its uid may not be killable under `reaper`; it is reported.
 
+mod begin;
 mod cgroup;
 mod held;
 mod holder;

@@ -12,7 +12,7 @@ use crate::containment_host::{
 };
 use crate::support::say;
 
-const KINDS: [&str; 2] = ["cgroup", "reaper"];
+const KINDS: [&str; 2] = ["reaper", "cgroup"];
 const IOS: [&str; 2] = ["pipe", "pty"];
 
 /// Trees of the tests that kill a host or a keeper.

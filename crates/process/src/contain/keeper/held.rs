@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::Shutdown;
 
 use super::protocol::{self, HOLDER_PACKET_MAX, Outcome};
 use super::socket::{self, Wait};
@@ -121,10 +122,11 @@ impl Held {
         }
     }
 
-    /// Makes the holder end everybody, at once. Never blocks.
+    /// Makes the holder end everybody, at once. Never blocks and needs no descriptor; again: nothing.
     pub(crate) fn kill(&self) {
+        // The holder sees the end of our half and still tells us the rest over its own.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         if let Some(root) = self.root() {
-            let _ = pidfd_signal(root.dir(), libc::SIGTERM, Reach::Process);
             // Somebody inside may have stopped it.
             let _ = pidfd_signal(root.dir(), libc::SIGCONT, Reach::Process);
         }

@@ -1,8 +1,8 @@
 //! The holder: one tiny process per process, parent of its leader and of all its orphans.
 //!
 //! The invariant: whatever the leader starts stays below its holder, since the holder adopts every
-//! orphan, and the holder ends only when it has no children left. It is told to end them by SIGTERM,
-//! which is also what the death of the keeper sends, or by the end of its socket to the service.
+//! orphan, and the holder ends only when it has no children left. It is told to end them by the end of
+//! the service's half of their socket, or by SIGTERM, which is also what the keeper's death sends.
 //!
 //! A holder is forked before it is needed (a *spare*), takes one request straight from the service's
 //! socket, tells the keeper that it did, and starts the leader. It allocates little and gives back
@@ -75,7 +75,6 @@ pub(super) fn wait_for_request(
 /// closed before.
 pub(super) fn hold(request: Request) -> io::Result<()> {
     let signals = sys::signal_fd(&[libc::SIGTERM, libc::SIGCHLD])?;
-    let root = Root::this().ok_or(io::ErrorKind::NotFound)?;
     let (keeper, plan_len) = (request.keeper, request.plan_len);
     let (socket, started) = request.start();
     if plan_len > INLINE_MAX {
@@ -92,8 +91,8 @@ pub(super) fn hold(request: Request) -> io::Result<()> {
         keeper,
         lost: false,
         socket: told.is_ok().then_some(socket),
+        asked: false,
         signals,
-        root,
         leader,
         exited: None,
         ending: told.is_err().then(Pace::new),
@@ -178,8 +177,9 @@ struct Holding {
     lost: bool,
     /// To the service; gone once it is of no use.
     socket: Option<OwnedFd>,
+    /// The service's half of the socket has ended, and need not be watched any more.
+    asked: bool,
     signals: OwnedFd,
-    root: Root,
     leader: i32,
     /// The leader's end, until it was told.
     exited: Option<(i32, Rusage)>,
@@ -222,8 +222,8 @@ impl Holding {
                 self.end();
             }
             if woken.socket {
-                // The service sends nothing: it has gone or let go.
-                self.socket = None;
+                // The service sends nothing: it wants an end, let go or is gone.
+                self.asked = true;
                 self.end();
             }
             if woken.time {
@@ -241,13 +241,16 @@ impl Holding {
 
     /// Kills everybody there is.
     fn round(&mut self) {
-        self.found = sweep::stop_and_kill(&self.root, |_| Visit::Enter);
+        // Opened when it is needed: there are many holders, and most never end anybody.
+        let root = Root::this();
+        self.found = root.map_or(0, |root| sweep::stop_and_kill(&root, |_| Visit::Enter));
     }
 
     /// A wait while ending brought no death.
     fn in_vain(&mut self) {
         if self.ending.as_mut().is_some_and(Pace::passed) {
-            let pids = sweep::living(&self.root);
+            let pids = Root::this().as_ref().map(sweep::living);
+            let pids = pids.unwrap_or_default();
             self.tell(&protocol::encode_survivors(&pids));
         }
         self.found = 0; // The next round looks again.
@@ -256,8 +259,8 @@ impl Holding {
     fn wait(&self) -> Woken {
         let timeout = self.ending.as_ref().map(Pace::timeout);
         let signals = PollFd::new(&self.signals, PollFlags::IN);
-        let socket = self.socket.as_ref();
-        // Two of the same are polled once the socket is gone.
+        let socket = self.socket.as_ref().filter(|_| !self.asked);
+        // Two of the same are polled once the socket says nothing new.
         let other = socket.map_or_else(
             || PollFd::new(&self.signals, PollFlags::empty()),
             |socket| PollFd::new(socket, PollFlags::IN),

@@ -4,7 +4,7 @@
 //! keeper ends everything as soon as the link is gone, for whatever reason. What a dead keeper means
 //! for running processes is decided by whoever holds the link.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,6 @@ use super::protocol::{self, INLINE_MAX, PACKET_MAX, RequestHead, ToKeeper};
 use super::socket::{self, FDS_MAX, Wait};
 use super::tree::{Root, is_named};
 use super::{MARKER, holder, was_hooked};
-use crate::environment::EnvSpec;
 use crate::launch::{self, ChildEnds, LaunchError, Launched, Plan, Slots};
 use crate::spec::Spec;
 
@@ -274,11 +273,10 @@ fn plan(program: Option<&[OsString]>) -> io::Result<Plan> {
         }
     };
     let mut spec = Spec::new(argv, std::env::current_dir().unwrap_or_else(|_| "/".into()));
-    spec.env = EnvSpec::default();
     if program.is_none() {
         // Also when the file was replaced or removed since.
         spec.arg0 = spec.argv.first().cloned();
-        spec.argv[0] = OsStr::new("/proc/self/exe").to_owned();
+        spec.argv[0] = "/proc/self/exe".into();
     }
     launch::prepare(&spec, environment).map_err(io::Error::other)
 }

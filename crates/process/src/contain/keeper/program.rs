@@ -8,8 +8,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::PipeFlags;
@@ -17,18 +15,23 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::holder;
 use super::pace::Pace;
-use super::protocol::{self, PACKET_MAX, ToKeeper};
-use super::socket::{self, Wait};
-use super::sys::{self, Disposition, Forked, Waited};
-use super::tree::{self, Root, Visit};
-use super::{cgroup, sweep};
-
-/// The name of a keeper in `/proc`; see [`holder::NAME`].
-const NAME: &std::ffi::CStr = c"tl-keeper";
+use super::sys::{self, Forked, Waited};
+use super::tree::{Root, Visit};
+use super::{begin, cgroup, protocol, socket, sweep};
 
 /// Holders that wait for a request. The second covers the time in which the first one's successor is
 /// forked.
 const SPARES: usize = 2;
+
+/// Spares that may end in a row without a request before the next one is forked only after a while:
+/// there is something they all lack.
+const SPARES_LOST_MAX: u32 = 8;
+
+/// How often holders are told again to end.
+const END_AGAIN: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// See [`Orphans::quiet`].
 const QUIET_ROUNDS: u32 = 3;
@@ -44,10 +47,10 @@ pub(super) fn run() -> io::Result<()> {
     // First of all: being killed with the thread that started us is what we must not be.
     rustix::process::set_parent_process_death_signal(None)?;
     let service = rustix::process::getppid();
-    prepare_process()?;
-    let link = take_link()?;
+    begin::prepare_process()?;
+    let link = begin::take_link()?;
     let signals = sys::signal_fd(&[libc::SIGCHLD])?;
-    let Some(begun) = begin(&link)? else {
+    let Some(begun) = begin::begin(&link)? else {
         return Ok(());
     };
     let service =
@@ -57,6 +60,7 @@ pub(super) fn run() -> io::Result<()> {
         signals,
         holders: BTreeSet::new(),
         spares: Vec::new(),
+        spares_lost: 0,
         orphans: None,
         spawning: begun.requests.map(Spawning::new).transpose()?,
     };
@@ -71,86 +75,6 @@ pub(super) fn run() -> io::Result<()> {
     // too, so that this also holds when the keeper was killed.
     drop(begun.hold);
     Ok(())
-}
-
-fn prepare_process() -> io::Result<()> {
-    for signal in [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGPIPE,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGTSTP,
-        libc::SIGTTIN,
-        libc::SIGTTOU,
-    ] {
-        sys::dispose(signal, Disposition::Ignore);
-    }
-    sys::dispose(libc::SIGCHLD, Disposition::Default);
-    sys::block_only(&[libc::SIGCHLD])?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let _ = rustix::thread::set_name(NAME);
-    // Not to keep a file system busy.
-    rustix::process::chdir("/")?;
-    Ok(())
-}
-
-/// Moves the link away from standard input, so that no holder has it there.
-fn take_link() -> io::Result<OwnedFd> {
-    let link = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let null = rustix::fs::open(
-        "/dev/null",
-        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
-    rustix::stdio::dup2_stdin(&null)?;
-    Ok(link)
-}
-
-/// What the service asked for.
-struct Begun {
-    hold: Vec<OwnedFd>,
-    requests: Option<OwnedFd>,
-    cgroup: Option<PathBuf>,
-}
-
-/// Takes the service's wishes. `None` if it went away or was refused.
-fn begin(link: &OwnedFd) -> io::Result<Option<Begun>> {
-    let mut begun = Begun {
-        hold: Vec::new(),
-        requests: None,
-        cgroup: None,
-    };
-    let mut buffer = [0; PACKET_MAX];
-    loop {
-        let mut fds = Vec::new();
-        let len = socket::recv(link.as_fd(), &mut buffer, &mut fds, Wait::Yes)?;
-        if len == 0 {
-            return Ok(None);
-        }
-        match ToKeeper::decode(&buffer[..len]) {
-            Some(ToKeeper::Hold) => begun.hold.append(&mut fds),
-            Some(ToKeeper::BeginHolding) if !tree::is_supported() => {
-                let why = "the kernel does not list the children of a task in /proc";
-                let hello = protocol::encode_hello(Some(why));
-                socket::send_now(link.as_fd(), &hello)?;
-                return Ok(None);
-            }
-            Some(ToKeeper::BeginHolding) => {
-                begun.requests = fds.pop();
-                return Ok(Some(begun));
-            }
-            Some(ToKeeper::BeginCgroup(path)) => {
-                let path = std::ffi::OsString::from_vec(path.to_vec());
-                begun.cgroup = Some(PathBuf::from(path));
-                return Ok(Some(begun));
-            }
-            None => return Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
 }
 
 /// Where requests come from and how spares say that they have one.
@@ -186,6 +110,8 @@ struct Keeper {
     /// All holders, spares included.
     holders: BTreeSet<i32>,
     spares: Vec<i32>,
+    /// In a row, without a request.
+    spares_lost: u32,
     /// Set while there may be children that are no holders: a holder was killed.
     orphans: Option<Orphans>,
     spawning: Option<Spawning>,
@@ -225,7 +151,9 @@ impl Keeper {
             self.note_taken();
             self.reap();
             self.sweep_orphans(woken.time);
-            if self.fork_spares() == Role::Spare {
+            if (woken.time || self.spares_lost < SPARES_LOST_MAX)
+                && self.fork_spares() == Role::Spare
+            {
                 return Ok(Role::Spare);
             }
             if woken.request_waits
@@ -299,6 +227,7 @@ impl Keeper {
             for pid in buffer[..len].as_chunks::<4>().0 {
                 let pid = i32::from_ne_bytes(*pid);
                 self.spares.retain(|spare| *spare != pid);
+                self.spares_lost = 0;
             }
         }
     }
@@ -323,7 +252,10 @@ impl Keeper {
         loop {
             match sys::wait_any() {
                 Waited::Reaped(pid, status, _) => {
-                    self.spares.retain(|spare| *spare != pid);
+                    if self.spares.contains(&pid) {
+                        self.spares.retain(|spare| *spare != pid);
+                        self.spares_lost += 1;
+                    }
                     let was_holder = self.holders.remove(&pid);
                     // Also an orphan's death: his children have now fallen to us.
                     if !was_holder || status != 0 {
@@ -369,11 +301,7 @@ impl Keeper {
     /// Ends everybody and returns when nobody is left.
     fn end(&mut self, cgroup: Option<&std::path::Path>) {
         self.spawning = None;
-        for holder in self.holders.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-            // Its number is its own until we reap it. SIGCONT: somebody may have stopped it.
-            let _ = rustix::process::kill_process(holder, Signal::TERM);
-            let _ = rustix::process::kill_process(holder, Signal::CONT);
-        }
+        self.tell_holders();
         if let Some(cgroup) = cgroup {
             cgroup::end(cgroup);
         }
@@ -384,9 +312,21 @@ impl Keeper {
                 return;
             }
             self.sweep_orphans(in_vain);
-            let timeout = self.orphans.as_ref().map(|orphans| orphans.pace.timeout());
+            let orphans = self.orphans.as_ref();
+            let timeout = orphans.map_or(END_AGAIN, |orphans| orphans.pace.timeout());
             let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
-            in_vain = rustix::event::poll(&mut fds, timeout.as_ref()) == Ok(0);
+            in_vain = rustix::event::poll(&mut fds, Some(&timeout)) == Ok(0);
+            if in_vain {
+                self.tell_holders();
+            }
+        }
+    }
+
+    fn tell_holders(&self) {
+        for holder in self.holders.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            // Its number is its own until we reap it. SIGCONT: somebody may have stopped it.
+            let _ = rustix::process::kill_process(holder, Signal::TERM);
+            let _ = rustix::process::kill_process(holder, Signal::CONT);
         }
     }
 }

@@ -15,9 +15,9 @@ use crate::status::Rusage;
 pub(super) const MAGIC: [u8; 12] = *b"tl-keeper-01";
 
 /// A plan up to this size is in the request itself, a larger one in a file of memory.
-pub(super) const INLINE_MAX: usize = 8 * 1024;
+pub(super) const INLINE_MAX: usize = 4 * 1024;
 
-/// The longest packet there is: a request with its plan, or a path.
+/// The longest packet there is: a request with its plan, or a path of at most 4 KiB.
 pub(super) const PACKET_MAX: usize = INLINE_MAX + 16;
 
 /// Pids in one report of survivors; more than a reader needs to know what is wrong.

@@ -292,7 +292,11 @@ mod tests {
     fn pids_are_read_across_the_pieces_of_a_long_list() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let expected: Vec<i32> = (1_000_000..1_001_000).collect();
-        let text: String = expected.iter().map(|pid| format!("{pid} ")).collect();
+        let mut text = String::new();
+        for pid in &expected {
+            text.push_str(&pid.to_string());
+            text.push(' ');
+        }
         assert_eq!(
             rustix::io::write(&writer, text.as_bytes()).unwrap(),
             text.len()
