@@ -84,12 +84,9 @@ fn line(name: &str, sample: &Sample, limit: &Sample) {
 
 /// What is started, by name.
 fn plans(root: &Path) -> anyhow::Result<[(&'static str, Spec); 5]> {
-    let plain = root.join("plain");
-    let with_git = root.join("with-git");
-    std::fs::create_dir_all(with_git.join(".git"))?;
-    std::fs::create_dir(&plain)?;
-    let write = |path: &Path| Sandbox::WorkspaceWrite {
-        roots: vec![path.to_owned()],
+    std::fs::create_dir(root.join(".git"))?;
+    let workspace = Sandbox::WorkspaceWrite {
+        roots: vec![root.to_owned()],
         network: false,
         exclude_tmpdir: true,
         exclude_slash_tmp: true,
@@ -103,15 +100,16 @@ fn plans(root: &Path) -> anyhow::Result<[(&'static str, Spec); 5]> {
         delivery: Delivery::Discard,
         ..pipe.clone()
     };
-    let confined = |path| Spec {
-        sandbox: write(path),
+    let confined = |sandbox| Spec {
+        sandbox,
         ..pipe.clone()
     };
+    let read_only = Sandbox::ReadOnly { network: false };
     Ok([
         ("no pipes", null),
         ("pipes", pipe.clone()),
         ("terminal", terminal),
-        ("pipes, Landlock + seccomp", confined(&plain)),
-        ("pipes, with mounts", confined(&with_git)),
+        ("pipes, read-only: Landlock + seccomp", confined(read_only)),
+        ("pipes, workspace: with mounts", confined(workspace)),
     ])
 }

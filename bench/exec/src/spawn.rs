@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::sample::{Sample, float, head, row, shown};
 use crate::servers::{Server, Whose};
-use crate::wire::{Process, Wire, workspace_write};
+use crate::wire::{Process, Wire, read_only, workspace_write};
 use crate::{bare, cpu_time, now, runtime};
 
 const ROUNDS: usize = 5;
@@ -16,8 +16,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     std::fs::create_dir(root.path().join(".git"))?;
     let plans = [
         ("plain", Value::Null),
-        ("Landlock + seccomp", workspace_write(root.path(), &[])),
-        ("with mounts", workspace_write(root.path(), &[".git"])),
+        ("read-only: Landlock + seccomp", read_only()),
+        (
+            "workspace: with mounts",
+            workspace_write(root.path(), &[".git"]),
+        ),
     ];
     let mut limit = Sample::default();
     let mut ours: Vec<Sample> = plans.iter().map(|_| Sample::default()).collect();

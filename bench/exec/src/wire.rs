@@ -130,7 +130,13 @@ fn chunk(frame: &[u8]) -> Option<&[u8]> {
     Some(&frame[start..start + length])
 }
 
-/// Codex's object for a writable directory with a read-only `.git`, or without it.
+/// Codex's object for reading everything and writing nothing.
+pub(crate) fn read_only() -> Value {
+    let root = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"});
+    restricted(&[root])
+}
+
+/// Codex's object for a writable directory in which some entries are read-only.
 pub(crate) fn workspace_write(root: &std::path::Path, entries: &[&str]) -> Value {
     let mut all = vec![
         json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"}),
@@ -140,6 +146,10 @@ pub(crate) fn workspace_write(root: &std::path::Path, entries: &[&str]) -> Value
         let path = format!("file://{}/{name}", root.display());
         all.push(json!({"path": {"type": "path", "path": path}, "access": "read"}));
     }
+    restricted(&all)
+}
+
+fn restricted(entries: &[Value]) -> Value {
     json!({"permissions": {"type": "managed", "network": "restricted",
-        "file_system": {"type": "restricted", "entries": all}}})
+        "file_system": {"type": "restricted", "entries": entries}}})
 }

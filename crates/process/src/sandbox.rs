@@ -145,14 +145,13 @@ impl Machine {
             };
         };
         let abi = self.landlock_abi()?;
-        let layout = Layout::of(&rules, around.pts)?;
-        let frozen = layout
-            .grants
-            .iter()
-            .all(|(_, access)| *access < Access::Write);
+        let mut layout = Layout::of(&rules, around.pts)?;
+        if self.mounts.is_ok() {
+            layout = layout.with_mounts(&rules);
+        }
         let filter = self.filter(filter::Scope {
             network,
-            files: if frozen {
+            files: if layout.is_frozen() {
                 filter::Files::Frozen
             } else {
                 filter::Files::Confined

@@ -79,14 +79,49 @@ mod tests {
         late.order(Order::Timeout, Instant::now());
 
         let table = [
-            (How::Code(300), &untouched, &free, (44, None, Reason::Exited)),
+            (
+                How::Code(300),
+                &untouched,
+                &free,
+                (44, None, Reason::Exited),
+            ),
             (How::Code(0), &asked, &free, (0, None, Reason::Exited)),
-            (How::Signal(11), &untouched, &free, (139, Some(11), Reason::Signaled)),
-            (How::Signal(9), &asked, &free, (137, Some(9), Reason::Terminated)),
-            (How::Signal(15), &signalled, &free, (143, Some(15), Reason::Terminated)),
-            (How::Signal(9), &signalled, &free, (137, Some(9), Reason::Signaled)),
-            (How::Signal(9), &untouched, &late, (124, Some(9), Reason::Timeout)),
-            (How::Code(5), &untouched, &late, (124, Some(15), Reason::Timeout)),
+            (
+                How::Signal(11),
+                &untouched,
+                &free,
+                (139, Some(11), Reason::Signaled),
+            ),
+            (
+                How::Signal(9),
+                &asked,
+                &free,
+                (137, Some(9), Reason::Terminated),
+            ),
+            (
+                How::Signal(15),
+                &signalled,
+                &free,
+                (143, Some(15), Reason::Terminated),
+            ),
+            (
+                How::Signal(9),
+                &signalled,
+                &free,
+                (137, Some(9), Reason::Signaled),
+            ),
+            (
+                How::Signal(9),
+                &untouched,
+                &late,
+                (124, Some(9), Reason::Timeout),
+            ),
+            (
+                How::Code(5),
+                &untouched,
+                &late,
+                (124, Some(15), Reason::Timeout),
+            ),
             (How::Lost, &asked, &late, (-1, None, Reason::Lost)),
         ];
         for (how, orders, ending, expected) in table {

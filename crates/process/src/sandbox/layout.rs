@@ -3,9 +3,9 @@
 //! Landlock's rules only add rights: a grant holds for everything below. So a rule that allows more
 //! than what surrounds it becomes a grant, and one that allows less becomes a mount over the path. A
 //! mount can be gone round by renaming a directory above it, hence every such directory that could be
-//! renamed is mounted on itself, which makes renaming fail with EBUSY. Where there are mounts at all,
-//! everything that is not writable is mounted read-only: Landlock knows nothing of modes, owners, times
-//! and attributes.
+//! renamed is mounted on itself, which makes renaming fail with EBUSY. Where there can be mounts and
+//! something is writable, everything else is mounted read-only: Landlock knows nothing of modes, owners,
+//! times and attributes.
 //!
 //! Pure: reads no file system. What was asked for and cannot be expressed is refused with its path.
 
@@ -62,6 +62,23 @@ impl Layout {
             layout.freeze(rules);
         }
         Ok(layout)
+    }
+
+    /// The same with mounts although no rule needs them: without any, modes, owners, times and
+    /// attributes of what is not writable could still be changed. Where nothing is writable the filter
+    /// of system calls sees to that, at less cost.
+    #[must_use]
+    pub(super) fn with_mounts(mut self, rules: &Rules) -> Self {
+        if self.mounts.is_empty() && !self.is_frozen() {
+            self.freeze(rules);
+        }
+        self
+    }
+
+    /// Whether nothing at all is writable.
+    pub(super) fn is_frozen(&self) -> bool {
+        let mut grants = self.grants.iter();
+        grants.all(|(_, access)| *access < Access::Write)
     }
 
     fn grant(&mut self, path: &Path, access: Access) -> Result<(), SpawnError> {
@@ -187,6 +204,20 @@ mod tests {
         .unwrap();
         assert_eq!(grants(&layout), [("/", READ), ("/p", WRITE), ("/v", WRITE)]);
         assert!(layout.mounts.is_empty());
+    }
+
+    #[test]
+    fn where_mounts_can_be_had_whatever_is_not_writable_is_frozen() {
+        let rules: Rules = [("/", READ), ("/p", WRITE)]
+            .map(|(path, access)| (path.into(), access))
+            .into_iter()
+            .collect();
+        let layout = Layout::of(&rules, None).unwrap().with_mounts(&rules);
+        let expected = [("/", Cover::Freeze), ("/p", Cover::Open)];
+        assert_eq!(mounts(&layout), expected);
+        let rules: Rules = [("/".into(), READ)].into_iter().collect();
+        let layout = Layout::of(&rules, None).unwrap().with_mounts(&rules);
+        assert!(layout.mounts.is_empty(), "the filter suffices");
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn without_protection_every_one_of_these_succeeds_somewhere() {
 }
 
 #[test]
-fn a_root_without_protected_names_needs_no_mounts() {
+fn a_root_without_protected_names_is_confined_by_the_best_there_is() {
     if !has(Need::Confinement) {
         return;
     }
@@ -186,7 +186,13 @@ fn a_root_without_protected_names_needs_no_mounts() {
     let outcome = attempt(&place, "files", &place.workspace_in_tmp());
     refuses_everything_outside(&outcome);
     outcome.allows(IN_ROOT);
-    assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
+    if machine().mounts.is_err() {
+        return assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
+    }
+    assert_eq!(outcome.confined.fs, FsEnforcement::LandlockAndMounts);
+    let outcome = attempt(&place, "metadata", &place.workspace());
+    let attempts = ["chmod", "fchmod", "times", "chown", "attribute"];
+    outcome.expect(&attempts, &[libc::EROFS]);
 }
 
 #[test]
@@ -281,7 +287,8 @@ fn where_nothing_can_be_mounted_the_policy_is_refused_with_the_path() {
     assert!(error.to_string().contains("no namespaces here"), "{error}");
     // Without anything to protect there is nothing to refuse.
     fs::remove_dir_all(place.root().join(".git")).unwrap();
-    machine.confine(&place.workspace(), NOWHERE).unwrap();
+    let confinement = machine.confine(&place.workspace(), NOWHERE).unwrap();
+    assert_eq!(confinement.confined.fs, FsEnforcement::Landlock);
 }
 
 /// In a user namespace of its own a process may forbid itself more namespaces, and nobody else.
