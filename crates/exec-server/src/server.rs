@@ -146,8 +146,9 @@ impl Server {
     }
 
     /// Ends everything: processes gracefully within the service's grace period, then connections,
-    /// which hear of it before they are closed with 1001. Called again while it runs, it makes the
-    /// first call hurry: processes are ended by force.
+    /// which hear of it before they are closed with 1001. Called again while the first call runs, it
+    /// makes that one hurry: processes are ended by force. Cancelled, it has ended nothing but the
+    /// willingness to start processes.
     pub async fn stop(&self) {
         self.shared.stopping.cancel();
         self.shared.service.stop().await;

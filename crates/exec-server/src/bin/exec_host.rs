@@ -98,9 +98,13 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
     });
     asked.recv().await;
     shutdown.cancel();
+    let mut stopping = std::pin::pin!(server.stop());
     tokio::select! {
-        () = server.stop() => {}
-        _ = asked.recv() => server.stop().await,
+        () = &mut stopping => {}
+        _ = asked.recv() => {
+            // The first one goes on and is told to hurry.
+            tokio::join!(stopping, server.stop());
+        }
     }
     listening.await.map_err(|error| said(&error))
 }

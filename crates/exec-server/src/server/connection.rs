@@ -159,7 +159,8 @@ impl Connection {
                     }
                 }
                 () = outbox.probed(), if self.is_websocket => {
-                    watch.probe_ends = Some(Instant::now() + PROBE_MAX);
+                    // Whoever asks again and again does not lengthen it.
+                    watch.probe_ends.get_or_insert(Instant::now() + PROBE_MAX);
                     outbox.ping();
                 }
                 () = outbox.room(), if outbox.is_full() => watch.heard_at = Instant::now(),

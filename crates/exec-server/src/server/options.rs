@@ -7,6 +7,10 @@ use turnlane_rpc::listen::{self, ConnectionLimit, OwnOrigin, Paths};
 /// Where plain HTTP finds the metrics.
 pub(crate) const METRICS_PATH: &str = "/metrics";
 
+/// Linux doubles it to 256 KiB. What is on its way when a connection is lost must be less than what
+/// stays readable of a process beside its undelivered output (384 KiB, as base64 512 KiB).
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+
 /// Options of a server; plain data with the defaults of `[exec_server]` in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -62,6 +66,7 @@ impl Options {
             own_origin: OwnOrigin::Refused,
             paths: Paths::Only(vec![METRICS_PATH.to_owned()]),
             connections: ConnectionLimit::new(self.connections_max),
+            send_buffer_bytes: SEND_BUFFER_BYTES,
             ..listen::Options::default()
         }
     }

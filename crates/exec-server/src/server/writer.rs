@@ -24,7 +24,7 @@ pub(crate) const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
 /// Events are encoded up to this much before they are written. What is in flight when a connection
 /// is lost must be readable afterwards, so this stays far below what is retained.
-const BATCH_BYTES: usize = 128 * 1024;
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// What the task owns.
 #[derive(Debug)]

@@ -5,7 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod death;
+mod hostile;
+mod http;
 mod process_v1;
+mod resume;
+mod stalled;
 mod support;
 mod terminate;
 mod v0;

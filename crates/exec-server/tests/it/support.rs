@@ -7,14 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use turnlane_exec_server::server::{Options, Peer, Server};
 use turnlane_process::ProcessService;
 use turnlane_rpc::auth::WsAuth;
 use turnlane_rpc::connect::{self, connect_ws};
 use turnlane_rpc::listen::Listener;
-use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Frames, Inbound};
+use turnlane_rpc::{Duplex, FrameReader, FrameWriter, Frames, Inbound, WriteError};
 use turnlane_testkit::wait::{DEADLINE, within};
+use turnlane_testkit::{ProcessSpec, TestProcess};
 
 /// A server in this process, on a port of its own.
 pub(crate) struct Host {
@@ -134,6 +137,11 @@ impl Wire {
 
     pub(crate) async fn flush(&mut self) {
         self.writer.flush(DEADLINE).await.unwrap();
+    }
+
+    /// Sends what is queued, if the other side still takes it.
+    pub(crate) async fn try_flush(&mut self) -> Result<(), WriteError> {
+        self.writer.flush(DEADLINE).await
     }
 
     pub(crate) async fn send(&mut self, text: impl Into<Bytes>) {
@@ -326,4 +334,86 @@ pub(crate) async fn all_gone(what: &str, limit: Duration, pids: &[i64]) {
     turnlane_testkit::wait::eventually(what, limit, gone)
         .await
         .unwrap();
+}
+
+/// A server in a process of its own, to be measured and killed.
+pub(crate) struct HostProcess {
+    pub(crate) process: TestProcess,
+    pub(crate) url: String,
+}
+
+impl HostProcess {
+    /// On a websocket, with these further arguments.
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let spec = ProcessSpec::new(env!("CARGO_BIN_EXE_exec_host"))
+            .args(["ws"])
+            .args(arguments.iter().copied())
+            .env("PATH", path);
+        let mut process = TestProcess::start(spec).unwrap();
+        let mut lines = BufReader::new(process.take_stdout().unwrap()).lines();
+        let line = within("the address", DEADLINE, lines.next_line()).await;
+        let url = line.unwrap().unwrap().unwrap();
+        Self { process, url }
+    }
+
+    /// A client whose handshake for `process.v1` is done.
+    pub(crate) async fn v1(&self) -> Wire {
+        let mut wire = Wire::ws(&self.url).await;
+        wire.greet_v1().await;
+        wire
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.process.rss_bytes().unwrap()
+    }
+}
+
+/// Whether the long form of a test was asked for.
+pub(crate) fn in_full() -> bool {
+    std::env::var_os("TURNLANE_TEST_FULL").is_some_and(|value| value == "1")
+}
+
+/// The numbers in a text.
+pub(crate) fn pids_in(said: &[u8]) -> Vec<i64> {
+    let said = String::from_utf8_lossy(said);
+    said.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+/// A websocket without a client: bytes go out as they are.
+pub(crate) async fn raw_ws(url: &str) -> TcpStream {
+    let addr = url.trim_start_matches("ws://");
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: {addr}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let answer = exchange(&mut stream, head.as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 101"));
+    stream
+}
+
+/// Sends bytes and returns the first that come back.
+pub(crate) async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = within("an answer", DEADLINE, stream.read(&mut answer)).await;
+    answer.truncate(count.unwrap().unwrap());
+    answer
+}
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::socket::SEND_BUFFER_BYTES;
 use super::{ConnectionLimit, OwnOrigin, Paths};
 
 /// The configuration of a listener; the defaults are those of the app-server.
@@ -21,6 +22,9 @@ pub struct Options {
     pub head_time_max: Duration,
     /// How long that head may be.
     pub head_bytes_max: usize,
+    /// What the system is asked to hold of what we send on a TCP connection; Linux holds twice as
+    /// much. It bounds what is lost with a connection.
+    pub send_buffer_bytes: u32,
 }
 
 impl Default for Options {
@@ -33,6 +37,7 @@ impl Default for Options {
             connections: ConnectionLimit::default(),
             head_time_max: Duration::from_secs(5),
             head_bytes_max: 16 * 1024,
+            send_buffer_bytes: SEND_BUFFER_BYTES,
         }
     }
 }

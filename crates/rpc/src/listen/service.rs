@@ -70,7 +70,7 @@ impl Listener {
         if matches!(auth, WsAuth::None) {
             tracing::warn!(%addr, "listening without authentication: every local user may connect");
         }
-        let (listener, bound) = listen_tcp(addr).map_err(|source| ListenError::Bind {
+        let (listener, bound) = listen_tcp(addr, &options).map_err(|source| ListenError::Bind {
             on: addr.to_string(),
             source,
         })?;
@@ -195,8 +195,9 @@ impl Listener {
     }
 }
 
-fn listen_tcp(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+fn listen_tcp(addr: SocketAddr, options: &Options) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = tcp_socket(addr)?;
+    socket.set_send_buffer_size(options.send_buffer_bytes)?;
     // A restart must not wait for the last connections of the one before to fade.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;

@@ -18,7 +18,7 @@ use crate::duplex::Duplex;
 use crate::frame::Role;
 
 /// Enough for bursts of notifications without waking the writer for each.
-const SEND_BUFFER_BYTES: u32 = 256 * 1024;
+pub(super) const SEND_BUFFER_BYTES: u32 = 256 * 1024;
 
 /// A connected stream socket.
 #[derive(Debug)]
