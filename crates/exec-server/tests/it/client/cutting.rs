@@ -122,6 +122,11 @@ fn script(script: &str) -> StartSpec {
     StartSpec::new(["/bin/sh", "-c", script], "/").env("PATH", path)
 }
 
+async fn stop(host: &Host) {
+    let stopping = within("the server to stop", DEADLINE, host.server.stop());
+    stopping.await.unwrap();
+}
+
 /// Everything on standard output, with dense numbers, to the close.
 async fn read_all(mut output: ProcessOutput) -> Vec<u8> {
     let mut pieces = Vec::new();
@@ -168,7 +173,7 @@ async fn output_is_whole_however_often_the_connection_is_cut() {
         }
         assert!(resumed <= 3, "{resumed}");
     }
-    host.server.stop().await;
+    stop(&host).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,7 +201,7 @@ async fn input_is_written_once_however_often_the_connection_is_cut() {
         assert_eq!(String::from_utf8(got).unwrap(), expected, "round {round}");
         assert!(proxy.connections() > 1, "it was cut at least once");
     }
-    host.server.stop().await;
+    stop(&host).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,5 +216,6 @@ async fn an_exit_while_nobody_was_connected_is_told() {
     let exit = exit.expect("the exit is told");
     assert_eq!((exit.code, exit.signal), (143, Some(15)));
     assert_eq!(proxy.connections(), 2);
-    host.server.stop().await;
+    drop(client);
+    stop(&host).await;
 }
