@@ -29,8 +29,9 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// After this the server has given the session up or soon will.
 const RETRY_FOR: Duration = Duration::from_secs(25);
 
-/// What is read at once of what was missed.
-const PAGE_BYTES_MAX: u64 = 128 * 1024;
+/// What is read at once of what was missed: about as much as can be on its way when a connection is
+/// lost, so that the first page usually is the last.
+const PAGE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Asks for the session until it is given, refused for good, or too late.
 pub(super) async fn reattach(core: &Core, again: &Again, lost: &str) -> Result<Open, String> {
