@@ -63,13 +63,6 @@ impl Told {
     }
 }
 
-/// Whether there may be more to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum More {
-    Yes,
-    No,
-}
-
 /// Why nothing more will be known of a process.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
@@ -115,23 +108,15 @@ pub(super) struct Inner {
     pub(super) next_seq: u64,
     held: BTreeMap<u64, Told>,
     held_bytes: usize,
-    /// While missed events are being read.
-    replay: Option<Replay>,
+    /// While the missed events are being read: the newest number that came by itself and could not
+    /// be held, since reading once more will bring it.
+    replay: Option<u64>,
     pub(super) exit: Option<(u64, Exit)>,
     pub(super) closed: Option<(u64, bool)>,
     pub(super) failure: Option<Failure>,
     pub(super) feed: Feed,
     pub(super) kept: Option<Kept>,
     pub(super) size: Option<TerminalSize>,
-}
-
-/// How far the reading of missed events has come.
-#[derive(Debug, Default)]
-struct Replay {
-    /// The newest number that came by itself and could not be held, since reading will bring it.
-    dropped: u64,
-    /// What came by itself continues what was read: there is nothing more to read.
-    is_connected: bool,
 }
 
 impl Cell {
@@ -179,7 +164,7 @@ impl Cell {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an event that came by itself, whatever order it comes in; whether nothing can follow.
+    /// Takes an event, whatever order it comes in; whether nothing can follow.
     pub(super) fn accept(&self, seq: u64, told: Told) -> bool {
         let mut inner = self.lock();
         if inner.is_over() || seq < inner.next_seq {
@@ -188,31 +173,13 @@ impl Cell {
         if seq > inner.next_seq {
             inner.hold(seq, told);
         } else {
-            if let Some(replay) = &mut inner.replay {
-                replay.is_connected = true;
+            self.pass(&mut inner, told);
+            while let Some(told) = inner.release() {
+                self.pass(&mut inner, told);
             }
-            self.pass_with_held(&mut inner, told);
         }
         self.wake(&inner);
         inner.is_over()
-    }
-
-    /// Takes an event that was read because it had been missed; what was lost before it is counted,
-    /// `gone_bytes` long.
-    pub(super) fn accept_missed(&self, seq: u64, told: Told, gone_bytes: u64) {
-        self.skip_to(seq, gone_bytes);
-        let mut inner = self.lock();
-        if !inner.is_over() && seq == inner.next_seq {
-            self.pass_with_held(&mut inner, told);
-            self.wake(&inner);
-        }
-    }
-
-    fn pass_with_held(&self, inner: &mut Inner, told: Told) {
-        self.pass(inner, told);
-        while let Some(told) = inner.release() {
-            self.pass(inner, told);
-        }
     }
 
     /// An event of a dialect without numbers gets the next one.
@@ -285,24 +252,18 @@ impl Cell {
         if inner.is_over() {
             return None;
         }
-        inner.replay = Some(Replay::default());
+        inner.replay = Some(0);
         Some(inner.next_seq - 1)
     }
 
-    /// Ends the reading if it has brought everything; otherwise from where to read on. `more` says
-    /// whether the last page held anything.
-    pub(super) fn end_replay(&self, more: More) -> Option<u64> {
+    /// Ends the replay unless something came meanwhile that must be read too: then from where.
+    pub(super) fn end_replay(&self) -> Option<u64> {
         let mut inner = self.lock();
-        let replay = inner.replay.take().unwrap_or_default();
-        let has_gap = !inner.held.is_empty() || replay.dropped >= inner.next_seq;
-        let is_done = !has_gap && (replay.is_connected || more == More::No);
-        if is_done || inner.is_over() {
+        let newest = inner.replay.take().unwrap_or(0);
+        if newest < inner.next_seq || inner.is_over() {
             return None;
         }
-        inner.replay = Some(Replay {
-            dropped: replay.dropped,
-            is_connected: replay.is_connected,
-        });
+        inner.replay = Some(0);
         Some(inner.next_seq - 1)
     }
 
@@ -348,11 +309,9 @@ impl Inner {
 
     /// The held event whose turn it is.
     fn release(&mut self) -> Option<Told> {
-        let told = self.held.remove(&self.next_seq)?;
+        let next_seq = self.next_seq;
+        let told = self.held.remove(&next_seq)?;
         self.held_bytes -= told.len();
-        if let Some(replay) = &mut self.replay {
-            replay.is_connected = true;
-        }
         Some(told)
     }
 
@@ -365,10 +324,10 @@ impl Inner {
         if self.held.len() <= HELD_EVENTS_MAX && self.held_bytes <= HELD_BYTES_MAX {
             return;
         }
-        if let Some(replay) = &mut self.replay {
+        if let Some(newest) = &mut self.replay {
             if let Some((last, told)) = self.held.pop_last() {
                 self.held_bytes -= told.len();
-                replay.dropped = last.max(replay.dropped);
+                *newest = last.max(*newest);
             }
         } else {
             let text = format!("event {} of the process never came", self.next_seq);

@@ -14,7 +14,7 @@ use turnlane_protocol::exec_server::process::{
     READ, ReadAnswer, ReadParams, Until, WAIT, WaitAnswer, WaitParams,
 };
 
-use super::cell::{Cell, Failure, More, Told};
+use super::cell::{Cell, Failure, Told};
 use super::core::{CLOSED_HERE, Core, Kind, encode, result};
 use super::error::ClientError;
 use super::events::Exit;
@@ -28,10 +28,6 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// After this the server has given the session up or soon will.
 const RETRY_FOR: Duration = Duration::from_secs(25);
-
-/// What is read at once of what was missed: about as much as can be on its way when a connection is
-/// lost, so that the first page usually is the last.
-const PAGE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Asks for the session until it is given, refused for good, or too late.
 pub(super) async fn reattach(core: &Core, again: &Again, lost: &str) -> Result<Open, String> {
@@ -91,20 +87,31 @@ pub(super) async fn replay(core: Arc<Core>, missed: Vec<(Arc<Cell>, u64)>) {
 
 /// Reads what is missing of one process until nothing is.
 ///
-/// In small pages, because what is answered counts as delivered: if this connection is lost as well,
-/// no more than a page is on its way.
+/// Without a bound on the answer: live events go on behind it, and a reading in pages would have to
+/// race them. What is lost when this connection is cut before the answer has arrived may therefore
+/// be more than the server keeps; it is then counted.
 pub(super) async fn catch_up(core: Arc<Core>, cell: Arc<Cell>, mut after: u64) {
     loop {
-        let more = match next_page(&core, &cell, after).await {
-            Ok(more) => more,
+        let params = ReadParams {
+            process_id: cell.id.as_str().to_owned(),
+            after_seq: Some(after),
+            max_bytes: None,
+            wait_ms: None,
+        };
+        match read(&core, &cell, &params).await {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                let exit = exit_of(&core, &cell, &answer).await;
+                take_over(&cell, answer, exit);
+            }
             // The link went away again; the next resume begins anew.
             Err(ClientError::Closed { .. }) => return,
             Err(error) => {
                 let text = format!("the missed events cannot be read: {error}");
                 return cell.fail(Failure::Protocol(text));
             }
-        };
-        match cell.end_replay(more) {
+        }
+        match cell.end_replay() {
             Some(more) => after = more,
             None => break,
         }
@@ -114,52 +121,38 @@ pub(super) async fn catch_up(core: Arc<Core>, cell: Arc<Cell>, mut after: u64) {
     }
 }
 
-async fn next_page(core: &Core, cell: &Arc<Cell>, after: u64) -> Result<More, ClientError> {
-    let mut params = ReadParams {
-        process_id: cell.id.as_str().to_owned(),
-        after_seq: Some(after),
-        max_bytes: Some(PAGE_BYTES_MAX),
-        wait_ms: None,
-    };
+/// The answer, unless it was put in place already.
+async fn read(
+    core: &Core,
+    cell: &Arc<Cell>,
+    params: &ReadParams,
+) -> Result<Option<ReadAnswer>, ClientError> {
     let id = core.next_id();
-    let frame = encode(id, READ, &params)?;
+    let frame = encode(id, READ, params)?;
     let json = core.ask(Kind::Replay(Arc::clone(cell)), id, frame).await?;
-    let answer: ReadAnswer = result(&json)?;
-    if !ended_unseen(cell, &answer) {
-        // It was put in place when it came.
-        return Ok(more_than(&answer));
+    if json.is_empty() {
+        return Ok(None);
     }
-    // Where the exit belongs is seen only from the whole.
-    params.max_bytes = None;
-    let whole: ReadAnswer = core.call(READ, &params).await?;
-    let exit = exit_of(core, cell, &whole).await;
-    take_over(cell, whole, Some(exit));
-    Ok(More::No)
+    result(&json).map(Some)
 }
 
-/// Puts a page in place at once, because what follows it comes right behind it.
-pub(super) fn take_live(cell: &Cell, json: &Bytes) {
-    if let Ok(answer) = result::<ReadAnswer>(json)
-        && !ended_unseen(cell, &answer)
-    {
-        take_over(cell, answer, None);
+/// Puts an answer in place at once if nothing has to be asked about it; whether it did.
+pub(super) fn take_live(cell: &Cell, json: &Bytes) -> bool {
+    let Ok(answer) = result::<ReadAnswer>(json) else {
+        return false;
+    };
+    if answer.exited && !cell.is_exited() {
+        return false;
     }
+    take_over(cell, answer, None);
+    true
 }
 
-fn ended_unseen(cell: &Cell, answer: &ReadAnswer) -> bool {
-    answer.exited && !cell.is_exited()
-}
-
-fn more_than(answer: &ReadAnswer) -> More {
-    if answer.chunks.is_empty() {
-        More::No
-    } else {
-        More::Yes
+/// How it ended, if it ended while nobody was connected: a read tells the code alone.
+async fn exit_of(core: &Core, cell: &Cell, answer: &ReadAnswer) -> Option<Exit> {
+    if !answer.exited || cell.is_exited() {
+        return None;
     }
-}
-
-/// How it ended while nobody was connected: a read tells the code alone.
-async fn exit_of(core: &Core, cell: &Cell, answer: &ReadAnswer) -> Exit {
     let mut exit = Exit {
         code: answer.exit_code.unwrap_or(-1),
         signal: None,
@@ -177,16 +170,14 @@ async fn exit_of(core: &Core, cell: &Cell, answer: &ReadAnswer) -> Exit {
             exit.reason = told.reason;
         }
     }
-    exit
+    Some(exit)
 }
 
-/// Puts an answer in as if its events had come by themselves. With `exit` it is the whole: numbers
-/// without output are then the exit and the close. Any others are gone.
+/// Puts an answer in as if its events had come by themselves. Numbers without output are the exit and
+/// the close; any others are gone.
 fn take_over(cell: &Cell, answer: ReadAnswer, exit: Option<Exit>) {
     let next_seq = answer.next_seq;
-    // A page that holds something says nothing about what comes after it.
-    let is_whole = exit.is_some() || answer.chunks.is_empty();
-    let closed_seq = (answer.closed && is_whole).then(|| next_seq.saturating_sub(1));
+    let closed_seq = answer.closed.then(|| next_seq.saturating_sub(1));
     let first = cell.lock().next_seq;
     let is_output = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
     let exit_seq = exit.and_then(|_| {
@@ -210,13 +201,10 @@ fn take_over(cell: &Cell, answer: ReadAnswer, exit: Option<Exit>) {
     }));
     told.sort_by_key(|(seq, _)| *seq);
     for (seq, told) in told {
-        let is_gap = cell.lock().next_seq < seq;
-        let gone = if is_gap {
-            std::mem::take(&mut gone_bytes)
-        } else {
-            0
-        };
-        cell.accept_missed(seq, told, gone);
+        if cell.lock().next_seq < seq {
+            cell.skip_to(seq, std::mem::take(&mut gone_bytes));
+        }
+        cell.accept(seq, told);
     }
     cell.skip_to(next_seq, gone_bytes);
 }

@@ -92,32 +92,15 @@ fn while_missed_events_are_read_many_live_ones_are_no_failure() {
     for seq in 4..400 {
         cell.accept(seq, output(1));
     }
-    cell.accept_missed(2, output(1), 0);
-    assert_eq!(cell.end_replay(More::Yes), Some(2), "three is missing");
-    cell.accept_missed(3, output(1), 0);
-    let read_on = 3 + HELD_EVENTS_MAX as u64;
-    assert_eq!(
-        cell.end_replay(More::Yes),
-        Some(read_on),
-        "the rest was not held"
-    );
-    for seq in read_on + 1..400 {
-        cell.accept_missed(seq, output(1), 0);
-    }
-    assert_eq!(cell.end_replay(More::Yes), None, "live events were reached");
-    assert_eq!(seqs(&mut events), (1..400).collect::<Vec<_>>());
-}
-
-#[test]
-fn missed_events_are_read_until_there_are_none_or_live_ones_follow() {
-    let (cell, _events) = cell();
-    cell.begin_replay();
-    cell.accept_missed(1, output(1), 0);
-    assert_eq!(cell.end_replay(More::Yes), Some(1));
-    assert_eq!(cell.end_replay(More::No), None);
-    cell.begin_replay();
     cell.accept(2, output(1));
-    assert_eq!(cell.end_replay(More::Yes), None);
+    cell.accept(3, output(1));
+    let read_on = 3 + HELD_EVENTS_MAX as u64;
+    assert_eq!(cell.end_replay(), Some(read_on), "the rest was not held");
+    for seq in read_on + 1..400 {
+        cell.accept(seq, output(1));
+    }
+    assert_eq!(cell.end_replay(), None);
+    assert_eq!(seqs(&mut events), (1..400).collect::<Vec<_>>());
 }
 
 #[test]

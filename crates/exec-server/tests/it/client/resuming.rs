@@ -163,8 +163,8 @@ async fn an_end_that_nobody_saw_is_told_with_its_reason() {
     let mut fake = place.accept().await;
     fake.handshake(Plays::Ours).await;
     let serving = async {
-        // Both are read, the one that ended once more as a whole; the dropped one is ended.
-        let mut left = 5;
+        // Both are read, the dropped one is ended.
+        let mut left = 4;
         while left > 0 {
             let message = fake.next().await.unwrap();
             let asked = Asked {
