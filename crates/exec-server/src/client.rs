@@ -10,14 +10,14 @@
 //!
 //! # Theory of operation
 //!
-//! - *One task per connection* ([`link`]) reads and writes. Frames go to the call they answer or to
-//!   the cell of the process they are about ([`routing`], [`cell`]); neither ever waits.
+//! - *One task per connection* (`link`) reads and writes. Frames go to the call they answer or to
+//!   the cell of the process they are about (`routing`, `cell`); neither ever waits.
 //! - *A cell* puts the events of its process in order and hands them on: to every listener
-//!   ([`events`], bounded, loses the oldest), and to the one reader of the lossless stream
-//!   ([`output`], bounded, reads on from the server when it has fallen behind).
+//!   (`events`, bounded, loses the oldest), and to the one reader of the lossless stream
+//!   (`output`, bounded, reads on from the server when it has fallen behind).
 //! - *A lost connection* ends everything, or with [`ClientOptions::resume`] is replaced by another
-//!   one by the same task ([`resume`]).
-//! - *In this program* ([`in_process`]) one task hands what processes wrote to the same cells.
+//!   one by the same task (`resume`).
+//! - *In this program* (`in_process`) one task hands what processes wrote to the same cells.
 
 mod cell;
 mod core;

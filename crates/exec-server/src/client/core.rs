@@ -8,18 +8,21 @@
 //! Reading, writing and reconnecting are the business of [`super::link`] and [`super::resume`]; what
 //! an answer or a notification does is in [`super::routing`].
 
+mod pending;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, oneshot};
-use turnlane_process::Io;
 use turnlane_protocol::envelope::{RequestId, encode_request};
 use turnlane_protocol::exec_server::process::{Survivors, TERMINATE, TerminateParams};
 use turnlane_protocol::exec_server::{SESSION_END, v0};
+
+pub(super) use pending::{Birth, Kind, Outcome, Pending};
 
 use super::cell::{Cell, Failure};
 use super::error::ClientError;
@@ -27,9 +30,6 @@ use super::events::{Event, Hub, ProcessId};
 use super::options::Dialect;
 use super::outbox::{Out, Outbox};
 use super::peer::{self, Peer};
-
-/// The result of a call as JSON, still in its frame.
-pub(super) type Outcome = Result<Bytes, ClientError>;
 
 #[derive(Debug)]
 pub(super) struct Core {
@@ -57,58 +57,6 @@ enum Link {
     /// Lost; the session may go on.
     Away,
     Ended(String),
-}
-
-/// A call without an answer.
-#[derive(Debug)]
-pub(super) enum Pending {
-    Call(oneshot::Sender<Outcome>),
-    /// Sent again, as it is, when the session goes on.
-    Write {
-        answer: oneshot::Sender<Outcome>,
-        frame: Bytes,
-    },
-    /// In v0 the server names the process, and its output may follow at once.
-    StartV0 {
-        answer: oneshot::Sender<Outcome>,
-        born: Birth,
-    },
-    /// Missed events; put in place by whoever reads the answer.
-    Replay {
-        answer: oneshot::Sender<Outcome>,
-        cell: Arc<Cell>,
-    },
-}
-
-impl Pending {
-    pub(super) fn resolve(self, outcome: Outcome) {
-        // Who stopped waiting needs no answer.
-        let (Self::Call(answer)
-        | Self::Write { answer, .. }
-        | Self::StartV0 { answer, .. }
-        | Self::Replay { answer, .. }) = self;
-        let _ = answer.send(outcome);
-    }
-}
-
-/// How a call is sent.
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Call,
-    /// Behind earlier input; not sent again.
-    AfterInput,
-    /// Behind earlier input, and sent again when the session goes on.
-    Write,
-    StartV0(Birth),
-    /// What was missed of a process.
-    Replay(Arc<Cell>),
-}
-
-/// A process whose name is not known before the answer.
-#[derive(Clone, Debug)]
-pub(super) struct Birth {
-    pub(super) io: Io,
-    pub(super) cell: Arc<OnceLock<Arc<Cell>>>,
 }
 
 enum Sent {
@@ -207,7 +155,7 @@ impl Core {
         }
         match kind {
             Kind::Call | Kind::StartV0(_) | Kind::Replay(_) => {
-                self.outbox.push(Out::Frame(frame.clone()))
+                self.outbox.push(Out::Frame(frame.clone()));
             }
             Kind::AfterInput | Kind::Write => {
                 if !self.outbox.try_push_input(frame) {

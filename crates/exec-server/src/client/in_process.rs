@@ -118,7 +118,7 @@ impl Local {
         let owned = self.lock();
         let entries = owned.processes.values();
         entries
-            .map(|entry| listed(entry, entry.process.listed()))
+            .map(|entry| listed(entry, &entry.process.listed()))
             .collect()
     }
 
@@ -226,7 +226,7 @@ fn spawn_failed(error: SpawnError) -> ClientError {
     ClientError::rpc(-32603, error.to_string())
 }
 
-fn listed(entry: &Entry, listed: Listed) -> wire::ListedProcess {
+fn listed(entry: &Entry, listed: &Listed) -> wire::ListedProcess {
     let sandbox_type = if listed.info.sandbox.is_enforced() {
         "linuxSeccomp"
     } else {

@@ -155,7 +155,7 @@ impl Stream {
             }
             match chunks.last_mut() {
                 Some((last, _, head)) if last == seq => {
-                    *head = [&head[..], &bytes[..]].concat().into()
+                    *head = [&head[..], &bytes[..]].concat().into();
                 }
                 _ => chunks.push((*seq, self.name, bytes.clone())),
             }

@@ -250,15 +250,12 @@ impl ProcessOutput {
                 return;
             }
             self.position += missing.events;
-            match self.page.back_mut() {
-                Some(Event::Lagged { events, bytes, .. }) => {
-                    *events += missing.events;
-                    *bytes += missing.bytes;
-                }
-                _ => {
-                    let event = self.lagged(missing);
-                    self.page.push_back(event);
-                }
+            if let Some(Event::Lagged { events, bytes, .. }) = self.page.back_mut() {
+                *events += missing.events;
+                *bytes += missing.bytes;
+            } else {
+                let event = self.lagged(missing);
+                self.page.push_back(event);
             }
         }
     }

@@ -233,9 +233,10 @@ impl RemoteProcess {
                 stdin: turnlane_process::Stdin::Open,
             };
         let feeding = async {
-            let fed = match input.is_empty() {
-                true => Ok(()),
-                false => self.write(input).await,
+            let fed = if input.is_empty() {
+                Ok(())
+            } else {
+                self.write(input).await
             };
             match fed {
                 Ok(()) if has_stdin => self.close_stdin().await,

@@ -41,9 +41,10 @@ impl Core {
                     Ok(json) => Ok(frame.slice_ref(json.get().as_bytes())),
                     Err(error) => Err(ClientError::from(error)),
                 };
-                match id {
-                    Some(id) => self.answered(id, outcome),
-                    None => tracing::debug!("an answer to nobody was ignored"),
+                if let Some(id) = id {
+                    self.answered(id, outcome);
+                } else {
+                    tracing::debug!("an answer to nobody was ignored");
                 }
             }
             // Servers of both dialects ask nothing; one that does gets no answer.

@@ -24,7 +24,7 @@ use super::options::{ClientOptions, Dialect};
 use super::peer::Peer;
 
 /// How long the other side may take nothing before it counts as gone.
-pub(super) const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+pub(super) const WRITE_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// Frames that may come before the answer to `initialize`.
 const EARLY_FRAMES_MAX: usize = 1024;
@@ -88,7 +88,7 @@ pub(super) async fn handshake(
     let shaking = async {
         let params = initialize_params(options, resume);
         let id = RequestId::from(INITIALIZE_ID);
-        let request = encode_request(&id, INITIALIZE, &params).map_err(unwritable)?;
+        let request = encode_request(&id, INITIALIZE, &params).map_err(|why| unwritable(&why))?;
         frames.writer.push(request.into());
         flush(&mut frames).await?;
         let mut early = Vec::new();
@@ -101,7 +101,8 @@ pub(super) async fn handshake(
             Dialect::ProcessV1 => Peer::process_v1(result::<InitializeAnswer>(&answer)?),
         };
         let empty = serde_json::json!({});
-        let initialized = encode_notification(INITIALIZED, &empty, None).map_err(unwritable)?;
+        let initialized =
+            encode_notification(INITIALIZED, &empty, None).map_err(|why| unwritable(&why))?;
         frames.writer.push(initialized.into());
         flush(&mut frames).await?;
         Ok((peer, early))
@@ -169,6 +170,6 @@ async fn answer(frames: &mut Frames, early: &mut Vec<Bytes>) -> Result<Bytes, Cl
     }
 }
 
-fn unwritable(why: serde_json::Error) -> ClientError {
+fn unwritable(why: &serde_json::Error) -> ClientError {
     ClientError::Protocol(format!("initialize cannot be written: {why}"))
 }

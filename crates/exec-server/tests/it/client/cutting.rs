@@ -3,6 +3,7 @@
 //! The moments are pseudo-random and the same in every run. `TURNLANE_RESUME_ROUNDS` asks for more of
 //! them than the few that every test run can afford.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +24,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start(server: &str, cuts: Vec<usize>) -> Self {
+    fn start(server: &str, cuts: Vec<usize>) -> Self {
         let listener = small_socket();
         listener.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let listener = listener.listen(16).unwrap();
@@ -149,7 +150,10 @@ async fn read_all(mut output: ProcessOutput) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_whole_however_often_the_connection_is_cut() {
     const LINES: usize = 1_400_000;
-    let expected: String = (1..=LINES).map(|line| format!("{line}\n")).collect();
+    let mut expected = String::new();
+    for line in 1..=LINES {
+        writeln!(expected, "{line}").unwrap();
+    }
     let host = Host::start();
     for round in 0..rounds() {
         let mut dice = Dice(round + 1);
@@ -157,7 +161,7 @@ async fn output_is_whole_however_often_the_connection_is_cut() {
         // lost with the one before is read again: a server promises what was on its way once.
         let first = 3000 + dice.below(3_000_000);
         let mut later = || 2_000_000 + dice.below(1_500_000);
-        let proxy = Proxy::start(&host.url, vec![first, later(), later()]).await;
+        let proxy = Proxy::start(&host.url, vec![first, later(), later()]);
         let client = client(&proxy).await;
         let mut events = client.events();
         let process = client
@@ -184,7 +188,7 @@ async fn input_is_written_once_however_often_the_connection_is_cut() {
     for round in 0..rounds() {
         let mut dice = Dice(round + 100);
         let mut cut = || 2500 + dice.below(6000);
-        let proxy = Proxy::start(&host.url, (0..5).map(|_| cut()).collect()).await;
+        let proxy = Proxy::start(&host.url, (0..5).map(|_| cut()).collect());
         let client = client(&proxy).await;
         let process = client.start(script("cat").with_stdin()).await.unwrap();
         let mut expected = String::new();
@@ -209,13 +213,13 @@ async fn input_is_written_once_however_often_the_connection_is_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exit_while_nobody_was_connected_is_told() {
     let host = Host::start();
-    let proxy = Proxy::start(&host.url, vec![3000]).await;
+    let proxy = Proxy::start(&host.url, vec![3000]);
     let client = client(&proxy).await;
     // Far more than the cut lets through, then the end.
     let spec = script("seq 1 20000; kill -TERM $$");
     let process = client.start(spec).await.unwrap();
     let exit = process.wait(Until::Closed, Some(DEADLINE)).await.unwrap();
-    let exit = exit.expect("the exit is told");
+    let exit = exit.unwrap();
     assert_eq!((exit.code, exit.signal), (143, Some(15)));
     assert_eq!(proxy.connections(), 2);
     drop(client);

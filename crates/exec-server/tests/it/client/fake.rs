@@ -53,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite> Fake<S> {
 
     /// The next message, which must be a call of `method`.
     pub(super) async fn asked(&mut self, method: &str) -> Asked {
-        let message = self.next().await.expect("the client left");
+        let message = self.next().await.unwrap();
         assert_eq!(message["method"], method, "{message}");
         Asked {
             id: message["id"].clone(),

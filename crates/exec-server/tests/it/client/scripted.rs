@@ -236,19 +236,20 @@ async fn every_pending_call_ends_with_the_transport() {
     let asked = within("every call to end", DEADLINE, async {
         tokio::join!(asking, leaving).0
     });
-    let (a, b, c, d, e, f, g, h, i, j, k) = asked.await.unwrap();
+    let (started, written, closed, resized, signalled, ended, waited, seen, ran, listed, read) =
+        Box::pin(asked).await.unwrap();
     let errors = [
-        a.err(),
-        b.err(),
-        c.err(),
-        d.err(),
-        e.err(),
-        f.err(),
-        g.err(),
-        h.err(),
-        i.err(),
-        j.err(),
-        k.err(),
+        started.err(),
+        written.err(),
+        closed.err(),
+        resized.err(),
+        signalled.err(),
+        ended.err(),
+        waited.err(),
+        seen.err(),
+        ran.err(),
+        listed.err(),
+        read.err(),
     ];
     for (at, error) in errors.into_iter().enumerate() {
         let closed = matches!(&error, Some(ClientError::Closed { .. }));

@@ -1,5 +1,6 @@
 //! What every peer can do, Codex's own server included.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use turnlane_exec_server::client::{ClientError, Event, RemoteProcess, StartSpec};
@@ -33,7 +34,7 @@ pub(super) async fn read_all(process: &RemoteProcess) -> Vec<(StreamName, Vec<u8
 
 pub(super) async fn exit_code(process: &RemoteProcess) -> i32 {
     let exit = process.wait(Until::Closed, Some(DEADLINE)).await.unwrap();
-    exit.expect("the process did not end").code
+    exit.unwrap().code
 }
 
 /// Reads until the stream holds `text`; everything so far.
@@ -225,7 +226,10 @@ pub(super) async fn everything_it_wrote_is_in_the_lossless_stream(place: &Place)
             .flat_map(|(_, bytes)| bytes.clone())
             .collect::<Vec<u8>>()
     };
-    let expected: String = (1..=200_000).map(|line| format!("{line}\n")).collect();
+    let mut expected = String::new();
+    for line in 1..=200_000 {
+        writeln!(expected, "{line}").unwrap();
+    }
     assert!(of(StreamName::Stdout) == expected.as_bytes());
     assert_eq!(of(StreamName::Stderr), b"done\n");
     assert!(matches!(process.output(), Err(ClientError::OutputTaken)));

@@ -32,9 +32,9 @@ type Again = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ExecClient> + Send>> + 
 enum Serves {
     Service(ProcessService),
     Server(Server),
-    Host(Host),
+    Host(Box<Host>),
     Local(LocalServer, ProcessService),
-    Program(TestProcess),
+    Program(Box<TestProcess>),
 }
 
 impl Place {
@@ -58,7 +58,7 @@ impl Place {
 
     /// Another client of whatever serves this one.
     pub(super) async fn another(&self) -> ExecClient {
-        let again = self.again.as_ref().expect("it has one client");
+        let again = self.again.as_ref().unwrap();
         again().await
     }
 
@@ -126,7 +126,7 @@ pub(super) async fn stdio() -> Option<Place> {
 pub(super) async fn websocket() -> Option<Place> {
     let host = Host::start();
     let again = connects_to(host.url.clone());
-    Some(Place::new(again, Serves::Host(host)).await)
+    Some(Place::new(again, Serves::Host(Box::new(host))).await)
 }
 
 fn connects_to(url: String) -> Again {
@@ -152,7 +152,7 @@ pub(super) async fn v0() -> Option<Place> {
         };
         Box::pin(async move { ExecClient::connect_websocket(&url, options).await.unwrap() })
     });
-    Some(Place::new(again, Serves::Host(host)).await)
+    Some(Place::new(again, Serves::Host(Box::new(host))).await)
 }
 
 /// Our server on a unix socket.
@@ -219,7 +219,7 @@ pub(super) async fn codex() -> Option<Place> {
     };
     let url = within("Codex's server", DEADLINE, banner).await.unwrap();
     // Its home may go only after it.
-    let mut place = Place::new(connects_to(url), Serves::Program(program)).await;
+    let mut place = Place::new(connects_to(url), Serves::Program(Box::new(program))).await;
     place.folder = home;
     Some(place)
 }
