@@ -7,10 +7,9 @@
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::containment_host::{
-    Host, TREE_SIZE, User, am_root, exists, kill9, parent_of, service_cgroup, tasks_of, users,
-    zombies_of,
+    Host, TREE_SIZE, User, am_root, kill9, parent_of, service_cgroup, tasks_of, users, zombies_of,
 };
-use crate::support::say;
+use crate::support::{is_alive, say};
 
 const KINDS: [&str; 2] = ["reaper", "cgroup"];
 const IOS: [&str; 2] = ["pipe", "pty"];
@@ -51,7 +50,8 @@ async fn when_the_host_is_killed_every_tree_ends() {
                 let took = host.until_nobody_is_alive().await;
                 let what = format!("{kind}, {io}, {user:?}: {MANY} trees of {TREE_SIZE}");
                 say(&format!("{what} gone {took:?} after SIGKILL of the host"));
-                let gone = async || !exists(keeper) && !cgroup.as_ref().is_some_and(|c| c.exists());
+                let gone =
+                    async || !is_alive(keeper) && !cgroup.as_ref().is_some_and(|c| c.exists());
                 eventually("keeper and cgroups to be gone", DEADLINE, gone)
                     .await
                     .unwrap();

@@ -301,10 +301,6 @@ pub(crate) fn tasks_of(user: User) -> usize {
     tasks.map(Iterator::count).sum()
 }
 
-pub(crate) fn exists(pid: i32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
-}
-
 pub(crate) fn kill9(pid: i32) {
     let pid = Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
