@@ -145,6 +145,14 @@ impl Shared {
         }
     }
 
+    /// Asks for the look after a look.
+    pub(super) async fn look_again(&self) {
+        if let Some(requests) = self.nudge.upgrade() {
+            // The thread is gone if it fails.
+            let _ = requests.send(Message::LookAgain).await;
+        }
+    }
+
     /// Whether a look was asked for; it then begins.
     pub(super) fn take_look(&self) -> bool {
         self.look.swap(false, Ordering::AcqRel)

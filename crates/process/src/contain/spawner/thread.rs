@@ -31,6 +31,10 @@ use crate::report::ContainmentKind;
 /// How often orphans of processes that go on running are looked after. Nothing announces their end.
 const ORPHANS_EVERY: Duration = Duration::from_secs(10);
 
+/// How long after a look another one follows: who was just killed needs a moment to become a zombie,
+/// and a socket or a cgroup that says "empty" says it before that moment.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(in crate::contain) enum Message {
@@ -39,6 +43,8 @@ pub(in crate::contain) enum Message {
     Renew(oneshot::Sender<Result<Kept, String>>),
     /// There may be something to tidy.
     Look,
+    /// The same, a while after a look.
+    LookAgain,
 }
 
 /// One child to clone.
@@ -115,6 +121,8 @@ struct Thread {
     /// Of the keeper in office.
     generation: u64,
     watch: Option<AbortHandle>,
+    /// The look that follows the last one.
+    again: Option<AbortHandle>,
     /// Whether holders of a keeper that died may still be ours to reap.
     fallen: bool,
 }
@@ -138,6 +146,7 @@ impl Thread {
             hold: settings.hold,
             generation: 0,
             watch: None,
+            again: None,
             fallen: false,
         };
         if let Some(link) = chosen.link {
@@ -161,10 +170,31 @@ impl Thread {
                 let _ = reply.send(link);
             }
             Message::Look => {}
+            Message::LookAgain => {
+                self.tidy();
+                // Those of a dead keeper end soon, or cannot be killed.
+                if self.fallen {
+                    self.look_again();
+                }
+            }
         }
         if self.shared.take_look() {
             self.tidy();
+            self.look_again();
         }
+    }
+
+    /// Once, however often it is asked for meanwhile.
+    fn look_again(&mut self) {
+        if let Some(again) = self.again.take() {
+            again.abort();
+        }
+        let shared = Arc::clone(&self.shared);
+        let again = async move {
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            shared.look_again().await;
+        };
+        self.again = Some(self.shared.handle().spawn(again).abort_handle());
     }
 
     fn start_child(&mut self, job: Job, no_keeper: Option<String>) {
@@ -262,8 +292,8 @@ impl Thread {
 
     /// Ends and removes everything, the keeper last: until then it would do the same if we died.
     fn stop(&mut self) {
-        if let Some(watch) = self.watch.take() {
-            watch.abort();
+        for task in [self.watch.take(), self.again.take()].into_iter().flatten() {
+            task.abort();
         }
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
