@@ -8,7 +8,9 @@
 //! - `end`: ends all trees, forced, and says how each leader ended;
 //! - `statuses`: waits for the leaders and says how each ended;
 //! - `one`: starts a program that exits with 5 and says how it ended;
-//! - `loop LIMIT`: starts a fork loop under a limit of processes and says `looping`.
+//! - `loop LIMIT`: starts a fork loop under a limit of processes and says `looping`;
+//! - `tree SCRIPT`: starts one more tree and says `started`;
+//! - `unkillable`: waits until a member could not be killed and says who is left.
 //!
 //! Without the containment it says `unavailable` and why. It stops at the end of its input.
 
@@ -80,6 +82,17 @@ async fn host() -> Result<(), Box<dyn Error>> {
                 };
                 trees.push(service.spawn(spec).await?);
                 println!("looping");
+            }
+            Some(("tree", script)) => {
+                trees.push(service.spawn(spec("sh", script, io, mark)).await?);
+                println!("started");
+            }
+            None if line == "unkillable" => {
+                while service.counters().unkillable == 0 {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                let left: Vec<_> = trees.iter().map(|tree| tree.snapshot().survivors).collect();
+                println!("left {left:?}");
             }
             None | Some(_) => return Err(format!("no such command: {line}").into()),
         }

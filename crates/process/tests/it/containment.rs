@@ -7,7 +7,8 @@
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::containment_host::{
-    Host, TREE_SIZE, User, am_root, kill9, parent_of, service_cgroup, tasks_of, users, zombies_of,
+    Host, TREE_SIZE, User, am_root, is_root, kill9, parent_of, service_cgroup, tasks_of, users,
+    zombies_of,
 };
 use crate::support::{is_alive, say};
 
@@ -136,4 +137,30 @@ async fn a_fork_loop_is_ended() {
         // The loop's host is well.
         assert_eq!(host.ask("one").await, "ended 5:Exited");
     }
+}
+
+#[tokio::test]
+async fn a_member_that_became_somebody_else_is_reported_until_it_ends() {
+    if !am_root() {
+        say("SKIPPED: only root can let a program become somebody else");
+        return;
+    }
+    let Some(mut host) = Host::start(User::Climber, "reaper", 0, "pipe").await else {
+        return;
+    };
+    let become_root = "setpriv --reuid 0 --regid 0 --clear-groups";
+    let script = format!("tree {become_root} sleep 60 & sleep 1000");
+    assert_eq!(host.ask(&script).await, "started");
+    let started = async || host.alive().iter().any(|pid| is_root(*pid));
+    eventually("the other user's process", DEADLINE, started)
+        .await
+        .unwrap();
+    host.until_alive(3).await;
+    assert_eq!(host.ask("end").await, "ended 137:Terminated");
+    host.until_alive(1).await;
+    let left = host.alive()[0];
+    assert_eq!(host.ask("unkillable").await, format!("left [[{left}]]"));
+    kill9(left);
+    host.until_nobody_is_alive().await;
+    assert_eq!(host.ask("one").await, "ended 5:Exited");
 }

@@ -24,6 +24,9 @@ pub(crate) const TREE_SIZE: usize = 4;
 /// The user `nobody` of most systems; any number that is not ours would do.
 const NOBODY: u32 = 65_534;
 
+/// What it takes to become another user, without what it takes to kill one.
+const CLIMB: &str = "+setuid,+setgid";
+
 static HOSTS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) enum User {
     Me,
     /// An ordinary user; needs root.
     Nobody,
+    /// An ordinary user whose programs may become other users; needs root.
+    Climber,
 }
 
 /// Those this test can be.
@@ -66,7 +71,7 @@ impl Host {
         let mut program = PathBuf::from(env!("CARGO_BIN_EXE_process_host"));
         let mut before = String::new();
         let (mut cgroup, mut folder) = (None, None);
-        if user == User::Nobody {
+        if user != User::Me {
             // The build folder may not be everybody's to read.
             let copy = TempDir::new().unwrap();
             std::fs::set_permissions(copy.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -79,9 +84,11 @@ impl Host {
                 cgroup = Some(delegated);
             }
         }
+        let nobody = format!("--reuid {NOBODY} --regid {NOBODY} --clear-groups");
         let become_user = match user {
             User::Me => String::new(),
-            User::Nobody => format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups "),
+            User::Nobody => format!("setpriv {nobody} "),
+            User::Climber => format!("setpriv {nobody} --inh-caps {CLIMB} --ambient-caps {CLIMB} "),
         };
         let program = program.display();
         let script = format!("{before}exec {become_user}{program} {kind} {count} {io} {mark}");
@@ -290,7 +297,7 @@ pub(crate) fn tasks_of(user: User) -> usize {
     use std::os::unix::fs::MetadataExt;
     let uid = match user {
         User::Me => rustix::process::getuid().as_raw(),
-        User::Nobody => NOBODY,
+        User::Nobody | User::Climber => NOBODY,
     };
     let is_theirs = |pid: &i32| {
         let owner = std::fs::metadata(format!("/proc/{pid}"));
@@ -299,6 +306,12 @@ pub(crate) fn tasks_of(user: User) -> usize {
     let theirs = processes().into_iter().filter(is_theirs);
     let tasks = theirs.filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok());
     tasks.map(Iterator::count).sum()
+}
+
+/// Whether a process belongs to root for good, its real user included.
+pub(crate) fn is_root(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.contains("\nUid:\t0\t0\t0\t0\n")
 }
 
 pub(crate) fn kill9(pid: i32) {

@@ -125,6 +125,22 @@ fn a_program_that_is_not_there_fails_with_its_stage() {
 }
 
 #[test]
+fn a_request_without_a_spare_is_refused_not_forgotten() {
+    let (requests, theirs) = socket::pair().unwrap();
+    let (ours, holders) = socket::pair().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let fds = [holders.as_fd(), null.as_fd(), null.as_fd(), null.as_fd()];
+    let request = [std::io::IoSlice::new(b"P\0")];
+    socket::send(requests.as_fd(), &request, &fds, socket::Wait::No).unwrap();
+    drop(holders);
+    holder::refuse(theirs.as_fd(), libc::EAGAIN);
+    let error = Starting::new(ours).wait().unwrap().unwrap_err();
+    assert_eq!((error.stage, error.errno), (Stage::Clone, libc::EAGAIN));
+    // Nothing waits now, and that is no error.
+    holder::refuse(theirs.as_fd(), libc::EAGAIN);
+}
+
+#[test]
 fn a_plan_of_a_megabyte_arrives_whole() {
     let link = keeper(&[]);
     let long: Vec<String> = (0..1000).map(|n| format!("{n:01000}")).collect();
