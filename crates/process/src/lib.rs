@@ -8,7 +8,7 @@
 //! # Theory of operation
 //!
 //! - *Before the clone* everything is prepared: arguments, environment, candidates for the program,
-//!   rulesets, filters, mounts. The result is plain data, a [`launch::Plan`].
+//!   rulesets, filters, mounts. The result is plain data, a `launch::Plan`.
 //! - *One spawning thread* lives as long as the service and clones children that share its memory
 //!   until they exec. It starts them in a cgroup, through the keeper's holder, or in a group.
 //! - *One task per process*, the driver, waits for the streams, the exit and the timers of its

@@ -20,7 +20,7 @@ use crate::contain::Running;
 use crate::input::Input;
 use crate::output::Store;
 use crate::process::{Doorbell, ProcessId};
-use crate::report::{Listed, ProcessInfo, ProcessState};
+use crate::report::{ContainmentKind, Listed, ProcessInfo, ProcessState};
 use crate::service::Registry;
 use crate::snapshot::Snapshot;
 use crate::spec::{Io, Signal, Target, TerminalSize, Until};
@@ -272,7 +272,13 @@ impl Shared {
             (state.running.clone(), ran)
         });
         if let Some(running) = running {
-            running.kill();
+            // A cgroup that was killed cannot be used again, and most are empty when their leader has
+            // exited: a look is cheaper. Nobody can come into an empty one.
+            let is_empty =
+                || running.kind() == ContainmentKind::Cgroup && running.members().is_empty();
+            if ran || !is_empty() {
+                running.kill();
+            }
         }
         ran
     }

@@ -11,20 +11,22 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_idle_processes_are_cheap_listed_and_ended_at_once() {
+    let me = "many::a_thousand_idle_processes_are_cheap_listed_and_ended_at_once";
     for kind in KINDS {
         for io in ["pipe", "pty"] {
             let vars = [
                 ("TURNLANE_PROCESS_KIND", kind.name()),
                 ("TURNLANE_PROCESS_IO", io),
             ];
-            alone("many::idles", &vars).await;
+            if alone(me, &vars).await {
+                return idle().await;
+            }
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "run in a process of its own, whose memory it measures"]
-async fn idles() {
+/// Of the kind and with the streams that the environment names.
+async fn idle() {
     let asked = |name: &str| std::env::var(name).unwrap_or_default();
     let kind = asked("TURNLANE_PROCESS_KIND");
     let kind = KINDS.into_iter().find(|known| known.name() == kind);
@@ -69,12 +71,10 @@ async fn idles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spawns_leave_no_descriptor_cgroup_or_zombie_behind() {
-    alone("many::spawns_and_fails", &[]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "run in a process of its own, whose descriptors it counts"]
-async fn spawns_and_fails() {
+    let me = "many::spawns_leave_no_descriptor_cgroup_or_zombie_behind";
+    if !alone(me, &[]).await {
+        return;
+    }
     let count = count_from("TURNLANE_PROCESS_SPAWNS", 1500);
     for service in services() {
         // Warm: kept cgroups, spare holders, the runtime's own.

@@ -1,4 +1,7 @@
-//! How fast output and spawns are, beside what the system itself can do. Figures, not promises.
+//! How fast output and spawns are, beside what the system itself can do.
+//!
+//! Figures, not promises: for them, an optimised build on a quiet machine and larger numbers in
+//! `TURNLANE_PROCESS_FIGURE_MB` and `TURNLANE_PROCESS_FIGURE_SPAWNS`.
 
 use std::io::Read;
 use std::time::Duration;
@@ -6,17 +9,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnlane_process::{Event, ProcessService, Until};
 
-use crate::support::{PIPE, PTY, end_of, say, services, sh, sh_with, start};
+use crate::support::{PIPE, PTY, count_from, end_of, say, services, sh, sh_with, start};
 
-const TOTAL: usize = 1 << 30;
+fn total() -> usize {
+    count_from("TURNLANE_PROCESS_FIGURE_MB", 64) << 20
+}
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "figures, for a quiet machine and an optimised build"]
 async fn output_and_spawns_have_figures() {
     for service in services() {
         let kind = service.report().containment.name();
         let (mut bare, mut ours) = (0.0_f64, 0.0_f64);
-        for _ in 0..5 {
+        for _ in 0..3 {
             bare = bare.max(bare_pipe(&service).await);
             ours = ours.max(through_the_service(&service, PIPE).await);
         }
@@ -52,7 +56,7 @@ async fn bare_pipe(service: &ProcessService) -> f64 {
     let fifo = dir.path().join("fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-    let script = format!("{} >{}", writer(TOTAL), fifo.display());
+    let script = format!("{} >{}", writer(total()), fifo.display());
     let _process = start(service, sh(&script)).await;
     let read = move || {
         let mut reader = std::fs::File::open(fifo).unwrap();
@@ -70,7 +74,7 @@ async fn bare_pipe(service: &ProcessService) -> f64 {
 }
 
 async fn through_the_service(service: &ProcessService, io: turnlane_process::Io) -> f64 {
-    let total = if io == PTY { TOTAL / 32 } else { TOTAL };
+    let total = if io == PTY { total() / 32 } else { total() };
     let process = start(service, sh_with(&writer(total), io)).await;
     let mut output = process.output().unwrap();
     let read = async move {
@@ -81,6 +85,7 @@ async fn through_the_service(service: &ProcessService, io: turnlane_process::Io)
                 seen += bytes.len();
             }
         }
+        assert!(seen >= total, "{seen} of {total}");
         rate(seen, begun.elapsed())
     };
     tokio::spawn(read).await.unwrap()
@@ -90,12 +95,13 @@ async fn spawn_and_wait(service: &ProcessService) -> (Duration, Duration) {
     let mut times = Vec::new();
     let mut spec = sh("");
     spec.argv = vec!["/bin/true".into()];
-    for _ in 0..1000 {
+    let count = count_from("TURNLANE_PROCESS_FIGURE_SPAWNS", 100).max(1);
+    for _ in 0..count {
         let begun = Instant::now();
         let process = start(service, spec.clone()).await;
         end_of(&process, Until::Exited).await;
         times.push(begun.elapsed());
     }
     times.sort();
-    (times[500], times[990])
+    (times[count / 2], times[count * 99 / 100])
 }
