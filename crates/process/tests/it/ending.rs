@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnlane_process::{
-    Containment, End, Event, Options, ProcessService, ProcessState, Reason, SpawnErrorKind, Spec,
-    StreamName, Survivors, Until,
+    Containment, End, Event, InputError, Options, ProcessService, ProcessState, Reason,
+    SpawnErrorKind, Spec, StreamName, Survivors, Until,
 };
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
@@ -333,4 +333,28 @@ async fn the_default_service_starts_itself() {
         words(&listen(&process).await),
         ["default", "exited 0", "closed"]
     );
+}
+
+#[test]
+fn a_runtime_that_goes_away_takes_its_processes_with_it() {
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let (service, process) = first.block_on(async {
+        let service = service();
+        let process = start(&service, sh("echo $$; exec sleep 1000")).await;
+        until_it_says(&process, "\n").await;
+        (service, process)
+    });
+    first.shutdown_background();
+    let second = tokio::runtime::Runtime::new().unwrap();
+    second.block_on(async {
+        let pid = process.info().pid;
+        let status = end_of(&process, Until::Closed).await;
+        assert_eq!((status.code, status.reason), (-1, Reason::Lost));
+        eventually("the end", DEADLINE, async || !is_alive(pid))
+            .await
+            .unwrap();
+        let late = process.write("late".into()).await;
+        assert_eq!(late, Err(InputError::StdinClosed));
+    });
+    drop(service);
 }
