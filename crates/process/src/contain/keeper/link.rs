@@ -152,7 +152,8 @@ impl KeeperLink {
     }
 
     /// Whether the keeper has died.
-    pub(crate) fn is_dead(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_dead(&self) -> bool {
         is_ready(self.pidfd(), Timespec::default())
     }
 
