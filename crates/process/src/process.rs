@@ -211,6 +211,7 @@ impl Process {
     }
 
     /// The one lossless stream of events. Taken again after it was dropped, it goes on where it was.
+    /// Of a process that retains, it tells what is still kept: the child does not wait for it.
     pub fn output(&self) -> Result<Output, OutputTaken> {
         Output::take(self.shared())
     }
