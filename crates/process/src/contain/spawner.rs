@@ -34,7 +34,7 @@ use crate::report::ContainmentKind;
 use crate::spec::Containment;
 use shared::Kept;
 pub(super) use shared::Shared;
-use thread::{Failed, Job, Message};
+use thread::{Answer, Failed, Job, Message};
 
 /// Requests that wait for the thread; further spawns wait in their own tasks.
 const REQUESTS_MAX: usize = 64;
@@ -134,12 +134,17 @@ impl Spawner {
         let sent = self.requests.send(Message::Start(Box::new(job))).await;
         sent.map_err(|_| stopped())?;
         // The request comes back so that it is closed and freed here, not on the thread.
-        let answer = answer.await.map_err(|_| stopped())?;
-        let running = answer.result.map_err(|failed| match failed {
-            Failed::Launch(error, _place) => error.explain(&answer.request.plan),
+        let Answer {
+            request,
+            result,
+            dir,
+        } = answer.await.map_err(|_| stopped())?;
+        drop(dir);
+        let running = result.map_err(|failed| match failed {
+            Failed::Launch(error, _place) => error.explain(&request.plan),
             Failed::Keeper(reason) => unavailable(reason),
         })?;
-        drop(answer.request);
+        drop(request);
         let _runtime = self.shared.handle().enter();
         running.watch().map_err(|error| no_watch(&error))?;
         Ok(running)

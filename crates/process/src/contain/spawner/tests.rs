@@ -63,7 +63,7 @@ async fn a_group_does_not_claim_who_left_it() {
     assert!(running.members().is_empty());
     assert!(!running.signal(Signal::Terminate, Target::Group));
     assert!(marked(&mark).contains(&escaped));
-    kill9(escaped);
+    kill_escaped(&mark);
     drop(running);
     nobody_left(&mark).await;
 }
@@ -137,8 +137,7 @@ async fn a_signal_reaches_the_leader_the_group_or_everybody() {
         exit(&running).await;
         empty(&running).await;
         if !far {
-            // Who left the group is nobody's but the test's to end.
-            marked(&mark).into_iter().for_each(kill9);
+            kill_escaped(&mark);
         }
         nobody_left(&mark).await;
     }

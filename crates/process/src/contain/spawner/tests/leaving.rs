@@ -224,10 +224,9 @@ async fn a_stop_ends_everybody_removes_the_cgroups_and_refuses_spawns() {
         let running = spawner.spawn(request).await.unwrap();
         all_up(&mark, 5).await;
         if parent.is_none() && containment == Containment::Group {
-            let pids = marked(&mark);
             spawner.stop();
             assert_eq!(exit(&running).await.how, How::Signal(libc::SIGKILL));
-            pids.into_iter().for_each(kill9);
+            kill_escaped(&mark);
         }
         spawner.stop();
         nobody_left(&mark).await;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::*;
-use crate::contain::Ended;
+use crate::contain::{Ended, group};
 use crate::launch::{self, OurEnds};
 use crate::spec::{Delivery, Io, Spec, Stdin, TerminalSize};
 
@@ -122,6 +122,15 @@ pub(super) fn kill9(pid: i32) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
+/// Ends those who left a group that held them, with the groups they lead: they are nobody's but the
+/// test's.
+pub(super) fn kill_escaped(mark: &str) {
+    for pid in marked(mark) {
+        group::signal(pid, Signal::Kill);
+        kill9(pid);
+    }
+}
+
 /// Lines of standard output, read on a thread of the runtime's.
 pub(super) struct Lines(mpsc::Receiver<String>);
 
@@ -161,9 +170,7 @@ pub(super) fn zombies() -> Vec<i32> {
     let pids = children
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok());
-    let dead = |pid: &i32| {
-        crate::contain::group::Stat::of(*pid).is_some_and(crate::contain::group::Stat::is_dead)
-    };
+    let dead = |pid: &i32| group::Stat::of(*pid).is_some_and(group::Stat::is_dead);
     pids.filter(dead).collect()
 }
 
