@@ -12,6 +12,7 @@
 //! writable directory is not enough, because the kernel lets nobody move a child across a cgroup he
 //! may not write to. Who waits for emptiness and who gives directories back is in `running`.
 
+mod bounds;
 mod files;
 mod find;
 mod stale;
@@ -27,6 +28,8 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{SpawnError, SpawnErrorKind};
+pub(super) use bounds::Bounds;
+use bounds::missing;
 use files::Occupancy;
 pub(super) use find::own;
 
@@ -38,35 +41,6 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// How the names of parents begin; the service's pid and a random number follow.
 const PREFIX: &str = "turnlane-";
-
-/// What of a request concerns its cgroup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub(super) memory_max: Option<u64>,
-    pub(super) pids_max: Option<u64>,
-}
-
-impl Bounds {
-    /// The controllers these need, with the file and the value of each.
-    fn needed(self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let memory = self.memory_max.map(|max| ("memory", "memory.max", max));
-        let pids = self.pids_max.map(|max| ("pids", "pids.max", max));
-        memory.into_iter().chain(pids)
-    }
-
-    /// The error of a containment that cannot limit anything.
-    pub(super) fn refuse(self) -> Result<(), SpawnError> {
-        match self.needed().next() {
-            Some((controller, _, _)) => Err(missing(controller)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn missing(controller: &str) -> SpawnError {
-    let detail = format!("the cgroup controller `{controller}` is not available");
-    SpawnError::new(SpawnErrorKind::ResourceLimit).because(detail)
-}
 
 /// The parent directory of one service.
 #[derive(Debug)]
@@ -100,11 +74,12 @@ impl Tree {
         );
         let path = base.join(&name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(|errno| {
-            format!(
-                "cannot make a cgroup in {}: {}",
-                base.display(),
-                text(errno)
-            )
+            let hint = match errno {
+                Errno::ACCESS | Errno::PERM => "; an ordinary user needs a delegated subtree",
+                _ => "",
+            };
+            let base = base.display();
+            format!("cannot make a cgroup in {base}: {}{hint}", text(errno))
         })?;
         Self::open(path.clone(), name).inspect_err(|_reason| {
             let _ = rustix::fs::rmdir(&path);
@@ -148,6 +123,11 @@ impl Tree {
         &self.controllers
     }
 
+    /// How often everybody was ended.
+    pub(super) fn kills(&self) -> u32 {
+        self.kills.load(Ordering::Relaxed)
+    }
+
     /// Whether a line of `/proc/<pid>/cgroup` is about a cgroup of ours. Dead processes are still
     /// listed where they were, also after the directory is gone.
     pub(super) fn owns(&self, line: &str) -> bool {
@@ -167,7 +147,7 @@ impl Tree {
             Reuse::No
         };
         // Read first: a kill in between makes this one count as killed.
-        let kills = self.kills.load(Ordering::Relaxed);
+        let kills = self.kills();
         let idle = match reuse {
             Reuse::Yes => lock(&self.idle).pop(),
             Reuse::No | Reuse::GivenBack => None,
@@ -204,7 +184,7 @@ impl Tree {
 
     /// Another one after each end of everybody.
     fn common_name(&self) -> String {
-        format!("common{}", self.kills.load(Ordering::Relaxed))
+        format!("common{}", self.kills())
     }
 
     fn enter(&self, name: &str) -> Result<OwnedFd, SpawnError> {
@@ -358,8 +338,7 @@ impl Slot {
 
     /// Keeps the directory for the next process or removes it; `false` while somebody is in it.
     pub(super) fn give_back(&mut self) -> bool {
-        let killed = self.killed.load(Ordering::Relaxed)
-            || self.kills != self.tree.kills.load(Ordering::Relaxed);
+        let killed = self.killed.load(Ordering::Relaxed) || self.kills != self.tree.kills();
         if killed && self.reuse == Reuse::Yes {
             self.reuse = Reuse::No;
         }

@@ -15,7 +15,7 @@
 mod shared;
 mod thread;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::report::ContainmentKind;
 use crate::spec::Containment;
 use shared::Kept;
 pub(super) use shared::Shared;
-use thread::{Answer, Failed, Job, Message};
+use thread::{Answer, Entrance, Failed, Job, Message};
 
 /// Requests that wait for the thread; further spawns wait in their own tasks.
 const REQUESTS_MAX: usize = 64;
@@ -50,6 +50,13 @@ pub(crate) struct Spawner {
     requests: mpsc::Sender<Message>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What came of asking the thread.
+enum Asked {
+    Started(Running),
+    /// The entrance was shut before the clone; with another one it will do.
+    Again(Request),
 }
 
 impl Spawner {
@@ -90,94 +97,104 @@ impl Spawner {
             memory_max: request.memory_max,
             pids_max: request.pids_max,
         };
-        let running = match (request.containment, self.kind, self.shared.tree()) {
-            (Containment::Tree, ContainmentKind::Cgroup, Some(tree)) => {
+        if request.containment == Containment::Tree && self.kind == ContainmentKind::Reaper {
+            bounds.refuse()?;
+            return self.ask_keeper(request).await;
+        }
+        let mut request = request;
+        loop {
+            let entrance = self.entrance(request.containment, bounds)?;
+            match self.ask(request, entrance).await? {
+                Asked::Started(running) => return Ok(running),
+                Asked::Again(again) => request = again,
+            }
+        }
+    }
+
+    /// Where a child of the spawning thread is to be cloned into.
+    fn entrance(&self, containment: Containment, bounds: Bounds) -> Result<Entrance, SpawnError> {
+        let Some(tree) = self.shared.tree() else {
+            return match containment {
+                Containment::Tree => Err(unavailable(
+                    "this machine has only process groups, which do not hold every descendant",
+                )),
+                Containment::Group => bounds.refuse().map(|()| Entrance::default()),
+            };
+        };
+        // Read first: an end of everybody in between shuts this entrance.
+        let kills = tree.kills();
+        let (place, dir) = match containment {
+            Containment::Tree => {
                 let (slot, dir) = tree.take(bounds)?;
-                self.ask(request, Place::Cgroup(slot), Some(dir)).await?
+                (Place::Cgroup(slot), dir)
             }
-            (Containment::Tree, ContainmentKind::Reaper, _) => {
+            Containment::Group => {
                 bounds.refuse()?;
-                self.ask_keeper(request).await?
-            }
-            (Containment::Tree, _, _) => {
-                let reason =
-                    "this machine has only process groups, which do not hold every descendant";
-                return Err(unavailable(reason));
-            }
-            (Containment::Group, _, Some(tree)) => {
-                bounds.refuse()?;
-                let dir = tree.common()?;
-                self.ask(request, Place::Common, Some(dir)).await?
-            }
-            (Containment::Group, _, None) => {
-                bounds.refuse()?;
-                self.ask(request, Place::Group, None).await?
+                (Place::Common, tree.common()?)
             }
         };
-        Ok(running)
+        Ok(Entrance {
+            place,
+            dir: Some(dir),
+            kills,
+        })
     }
 
     /// A child of the spawning thread.
-    async fn ask(
-        &self,
-        request: Request,
-        place: Place,
-        dir: Option<OwnedFd>,
-    ) -> Result<Running, SpawnError> {
+    async fn ask(&self, request: Request, entrance: Entrance) -> Result<Asked, SpawnError> {
         let (reply, answer) = oneshot::channel();
         let job = Job {
             request,
-            place,
-            dir,
+            entrance,
             reply,
         };
         let sent = self.requests.send(Message::Start(Box::new(job))).await;
         sent.map_err(|_| stopped())?;
-        // The request comes back so that it is closed and freed here, not on the thread.
+        // Request and directory come back so that they are closed and freed here, not on the thread.
         let Answer {
             request,
             result,
             dir,
         } = answer.await.map_err(|_| stopped())?;
         drop(dir);
-        let running = result.map_err(|failed| match failed {
-            Failed::Launch(error, _place) => error.explain(&request.plan),
-            Failed::Keeper(reason) => unavailable(reason),
-        })?;
+        let running = match result {
+            Ok(running) => running,
+            Err(Failed::Shut) => return Ok(Asked::Again(request)),
+            Err(Failed::Launch(error, _place)) => return Err(error.explain(&request.plan)),
+            Err(Failed::Keeper(reason)) => return Err(unavailable(reason)),
+        };
         drop(request);
         let _runtime = self.shared.handle().enter();
         running.watch().map_err(|error| no_watch(&error))?;
-        Ok(running)
+        Ok(Asked::Started(running))
     }
 
     /// A process in a holder of the keeper.
     async fn ask_keeper(&self, request: Request) -> Result<Running, SpawnError> {
-        let failed = |error: std::io::Error| {
-            let errno = error.raw_os_error();
-            let error = unavailable(format!("the keeper did not start it: {error}"));
-            SpawnError {
-                os_error: errno,
-                ..error
-            }
-        };
+        let mut kept = self.keeper(None).await?;
         let starting = loop {
             match link.begin(&request.plan, &request.ends, ruleset) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    let room = {
-                        let _runtime = self.shared.handle().enter();
-                        let watched = watch(link.room().map_err(failed)?, Interest::WRITABLE);
-                        watched.map_err(|failed| no_watch(&failed.error))?
-                    };
-                    drop(room.writable().await.map_err(failed)?);
+                    let room = kept.keeper.room().map_err(|error| not_started(&error))?;
+                    let room = self.watched(room, Interest::WRITABLE)?;
+                    drop(room.writable().await.map_err(|error| not_started(&error))?);
                 }
-                begun => break begun.map_err(failed)?,
+                // It died just now, with nothing started: the next one takes it.
+                Err(error) if is_broken(&error) => {
+                    kept = self.keeper(Some(kept.generation)).await?;
+                }
+                begun => break begun.map_err(|error| not_started(&error))?,
             }
         };
         let mut starting = self.watched(starting)?;
         let held = loop {
             // Cleared before the receive, so that a result in between is reported again.
-            starting.readable().await.map_err(failed)?.clear_ready();
-            if let Some(result) = poll_start(&mut starting).map_err(failed)? {
+            starting
+                .readable()
+                .await
+                .map_err(|error| not_started(&error))?
+                .clear_ready();
+            if let Some(result) = poll_start(&mut starting).map_err(|error| not_started(&error))? {
                 break result.map_err(|error| error.explain(&request.plan))?;
             }
         };
@@ -231,6 +248,21 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// The keeper's or the system's error, before anything was started.
+fn not_started(error: &std::io::Error) -> SpawnError {
+    let kind = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::ETOOMANYREFS) => {
+            SpawnErrorKind::ResourceLimit
+        }
+        Some(_) | None => SpawnErrorKind::ContainmentUnavailable,
+    };
+    let failed = SpawnError::new(kind);
+    match error.raw_os_error() {
+        Some(errno) => failed.because("the keeper did not start it").os(errno),
+        None => failed.because(format!("the keeper did not start it: {error}")),
     }
 }
 

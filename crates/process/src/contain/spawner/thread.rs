@@ -51,10 +51,30 @@ pub(in crate::contain) enum Message {
 #[derive(Debug)]
 pub(in crate::contain) struct Job {
     pub(super) request: Request,
-    pub(super) place: Place,
-    /// The cgroup to clone it into.
-    pub(super) dir: Option<OwnedFd>,
+    pub(super) entrance: Entrance,
     pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// Where it is cloned into.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    pub(super) place: Place,
+    /// The directory of its cgroup.
+    pub(super) dir: Option<OwnedFd>,
+    /// How often everybody in the tree had been ended. The kernel kills whoever enters a cgroup
+    /// that was there at such an end.
+    pub(super) kills: u32,
+}
+
+impl Default for Entrance {
+    /// Outside of all cgroups of ours.
+    fn default() -> Self {
+        Self {
+            place: Place::Group,
+            dir: None,
+            kills: 0,
+        }
+    }
 }
 
 /// What became of it, and everything that is to be closed.
@@ -72,6 +92,8 @@ pub(super) enum Failed {
     Launch(LaunchError, Place),
     /// There is no keeper.
     Keeper(String),
+    /// Everybody was ended since the entrance was made.
+    Shut,
 }
 
 /// What the thread is started with.
@@ -204,12 +226,14 @@ impl Thread {
         }
         let Job {
             request,
-            place,
-            dir,
+            entrance: Entrance { place, dir, kills },
             reply,
         } = job;
+        let shut = self.shared.tree().is_some_and(|tree| tree.kills() != kills);
         let result = if let Some(reason) = no_keeper {
             Err(Failed::Keeper(reason))
+        } else if shut {
+            Err(Failed::Shut)
         } else {
             let ruleset = request.ruleset.as_ref().map(AsFd::as_fd);
             let dir = dir.as_ref().map(AsFd::as_fd);

@@ -74,3 +74,50 @@ async fn descriptors_to_hold_are_held_by_the_keeper_and_let_go_at_the_stop() {
         eventually("it to be let go", DEADLINE, gone).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn spawns_go_on_while_keepers_are_killed() {
+    for kind in [ContainmentKind::Cgroup, ContainmentKind::Reaper] {
+        let Some((spawner, _)) = spawner(kind) else {
+            continue;
+        };
+        let spawner = Arc::new(spawner);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let spawner = Arc::clone(&spawner);
+            tasks.spawn(async move {
+                let mut ends = Vec::new();
+                for _ in 0..40 {
+                    let (request, _ends) = request(&["sh", "-c", "exit 9"], PIPE);
+                    match spawner.spawn(request).await {
+                        Ok(running) => ends.push(exit(&running).await.how),
+                        // Only a request that a dying keeper had already taken.
+                        Err(error) => assert!(kind == ContainmentKind::Reaper, "{error}"),
+                    }
+                }
+                ends
+            });
+        }
+        for _ in 0..5 {
+            let alive = async || spawner.shared.link().is_some();
+            eventually("a keeper", DEADLINE, alive).await.unwrap();
+            if let Some(kept) = spawner.shared.link() {
+                kill9(kept.keeper.pid());
+                let replaced = async || spawner.shared.generation() > kept.generation;
+                eventually("it to be missed", DEADLINE, replaced)
+                    .await
+                    .unwrap();
+            }
+        }
+        let ends = tasks.join_all().await.concat();
+        assert!(
+            ends.iter()
+                .all(|how| matches!(how, How::Code(9) | How::Lost)),
+            "{ends:?}"
+        );
+        assert!(
+            ends.iter().filter(|how| **how == How::Code(9)).count() > 80,
+            "{ends:?}"
+        );
+    }
+}

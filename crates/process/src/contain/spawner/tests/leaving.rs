@@ -256,3 +256,44 @@ async fn cgroups_of_a_service_that_crashed_are_removed_by_the_next_one() {
     std::fs::remove_dir(&ours).unwrap();
     drop((spawner, next));
 }
+
+#[tokio::test]
+async fn without_a_free_descriptor_an_end_still_ends_and_a_spawn_fails() {
+    let test = "contain::spawner::tests::leaving::\
+                without_a_free_descriptor_an_end_still_ends_and_a_spawn_fails";
+    if !alone(test).await {
+        return;
+    }
+    for (spawner, containment) in every_kind() {
+        let kind = spawner.kind.name();
+        let (mut request, _ends) = request(&["sh", "-c", "sleep 1000 & sleep 1000"], PIPE);
+        request.containment = containment;
+        let running = spawner.spawn(request).await.unwrap();
+        let (mut request, _ends) = self::request(&["true"], PIPE);
+        request.containment = containment;
+        let mut all = Vec::new();
+        let full = loop {
+            match std::fs::File::open("/dev/null") {
+                Ok(file) => all.push(file),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.raw_os_error(), Some(libc::EMFILE));
+        let failed = spawner.spawn(request).await.unwrap_err();
+        running.kill();
+        let ended = exit(&running).await;
+        drop(all);
+        assert_eq!(failed.os_error, Some(libc::EMFILE), "{kind}: {failed}");
+        assert_eq!(
+            failed.kind,
+            SpawnErrorKind::ResourceLimit,
+            "{kind}: {failed}"
+        );
+        assert_eq!(ended.how, How::Signal(libc::SIGKILL), "{kind}");
+        empty(&running).await;
+        let (mut request, _ends) = self::request(&["true"], PIPE);
+        request.containment = containment;
+        let running = spawner.spawn(request).await.unwrap();
+        assert_eq!(exit(&running).await.how, How::Code(0), "{kind}");
+    }
+}
