@@ -215,7 +215,7 @@ impl Spawner {
     /// The keeper in office, waited for if the last one died; `dead` is one that certainly did.
     async fn keeper(&self, dead: Option<u64>) -> Result<Kept, SpawnError> {
         if let Some(kept) = self.shared.link() {
-            if dead != Some(kept.generation) && !kept.is_dead() {
+            if dead != Some(kept.generation) && !kept.keeper.is_dead() {
                 return Ok(kept);
             }
             self.shared.keeper_died(kept.generation);

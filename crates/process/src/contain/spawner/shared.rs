@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -45,18 +44,6 @@ struct Link {
 pub(in crate::contain) struct Kept {
     pub(super) generation: u64,
     pub(super) keeper: Arc<KeeperLink>,
-}
-
-impl Kept {
-    /// Whether the keeper has died, also if nobody was told yet.
-    pub(super) fn is_dead(&self) -> bool {
-        let pidfd = self.keeper.pidfd();
-        let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
-        matches!(
-            rustix::event::poll(&mut fds, Some(&Timespec::default())),
-            Ok(1..)
-        )
-    }
 }
 
 impl Shared {
@@ -99,7 +86,7 @@ impl Shared {
 
     /// Whether the keeper of generation `of` has died, also if nobody was told yet.
     pub(in crate::contain) fn is_bereft(&self, of: u64) -> bool {
-        self.generation() != of || self.link().is_none_or(|kept| kept.is_dead())
+        self.generation() != of || self.link().is_none_or(|kept| kept.keeper.is_dead())
     }
 
     /// The keeper in office; `None` while there is none.
