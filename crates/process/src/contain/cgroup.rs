@@ -2,10 +2,10 @@
 //!
 //! A directory is taken for a spawn, and when its process and everybody else in it is gone it is kept
 //! for the next one; at most [`IDLE_MAX`] are. One whose process had limits or made cgroups of its
-//! own is removed, and so is one that was ever killed: since 6.14 the kernel compares a count of kills
-//! at the clone, takes it from the wrong cgroup, and kills every child cloned into it. The invariant here: a directory is either taken by exactly one process, idle and
-//! empty, or removed; the parent holds neither the service nor the keeper, so that one write ends
-//! everybody.
+//! own is removed, and so is one that was ever killed: Linux 6.18 was seen to kill every child that is
+//! cloned into such a cgroup later. The invariant here: a directory is either taken by exactly one
+//! process, idle and empty, or removed; the parent holds neither the service nor the keeper, so that
+//! one write ends everybody.
 //!
 //! No descriptor is held per process: files are opened below the parent's descriptor when they are
 //! needed. An ordinary user needs a delegated subtree, and the service must run inside it: a

@@ -152,8 +152,7 @@ impl KeeperLink {
     }
 
     /// Whether the keeper has died.
-    #[cfg(test)]
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         is_ready(self.pidfd(), Timespec::default())
     }
 
