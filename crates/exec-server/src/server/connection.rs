@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 use turnlane_protocol::envelope::{Message, RequestId};
 use turnlane_rpc::{Counted, Duplex, FrameError, FrameReader, Frames, Inbound};
@@ -21,7 +21,7 @@ use super::Shared;
 use super::calls::Calls;
 use super::dialect::{Dialect, Handshake};
 use super::metrics::Connected;
-use super::outbox::{Farewell, Outbox, Responder};
+use super::outbox::{Farewell, LastWords, Outbox, Responder};
 use super::peer::Peer;
 use super::session::Session;
 use super::writer::{FAREWELL_MAX, Writer};
@@ -89,7 +89,6 @@ impl Connection {
             Writer {
                 frames: writer,
                 outbox,
-                scratch: BytesMut::new(),
             }
             .run(),
         );
@@ -107,9 +106,17 @@ impl Connection {
         self.outbox.close(farewell);
         // Whatever these wait for, the end does not.
         self.calls = Calls::default();
-        self.leave();
+        // Only who is attached can tell the last words of processes.
+        let tells = self
+            .outbox
+            .farewell()
+            .is_some_and(|farewell| farewell.last_words == LastWords::Told);
+        if !tells {
+            self.leave();
+        }
         // The writer's own panic would be a bug; the connection ends all the same.
         let _ = writing.await;
+        self.leave();
         if self.is_websocket {
             // Unread bytes would turn our close frame into a reset.
             let _ = timeout(FAREWELL_MAX, reader.discard()).await;

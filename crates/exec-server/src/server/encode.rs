@@ -4,15 +4,14 @@
 //! process and base64 written straight into the frame: no serializer, no string between. Answers and
 //! the rare exit go through serde. Members stand in the order clients know from Codex.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, BytesMut};
 use serde::Serialize;
 use turnlane_process::{Event, ExitStatus, Reason, StreamName};
 use turnlane_protocol::envelope::RequestId;
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::exec_server::process::{self, Closed, Exited};
-use turnlane_protocol::exec_server::v0;
+use turnlane_protocol::exec_server::{Blob, v0};
+use turnlane_rpc::FrameWriter;
 
 use super::dialect::Dialect;
 use super::failure;
@@ -52,15 +51,14 @@ pub(crate) fn error(id: &RequestId, error: &ErrorObject) -> Vec<u8> {
 }
 
 /// `{"method":…,"params":…}`
-fn notification(out: &mut BytesMut, method: &str, params: &impl Serialize) -> Bytes {
+fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(ANSWER_BYTES_TYPICAL);
     frame.extend_from_slice(b"{\"method\":");
     append(&mut frame, &method);
     frame.extend_from_slice(b",\"params\":");
     append(&mut frame, params);
     frame.push(b'}');
-    out.put_slice(&frame);
-    out.split().freeze()
+    frame
 }
 
 /// Strings, numbers and structs of them always serialise into memory.
@@ -104,103 +102,151 @@ impl Wording {
         }
     }
 
-    /// The frame of an event; `None` if the dialect has none for it. `out` is empty before and
-    /// after; its memory is used again once the frame was written.
-    pub(crate) fn event(
+    /// Pushes the frame of an event, if the dialect has one for it; its length.
+    pub(crate) fn tell(
         &self,
-        out: &mut BytesMut,
+        frames: &mut FrameWriter,
         event: &Event,
         sandbox_denied: impl FnOnce() -> bool,
-    ) -> Option<Bytes> {
-        match event {
-            Event::Output { seq, stream, bytes } => Some(self.output(out, *seq, *stream, bytes)),
-            Event::Exited { seq, status } => Some(match self.dialect {
-                Dialect::V0 => {
-                    let params = v0::Exited {
-                        session_id: self.id.to_string(),
-                        exit_code: status.code,
-                    };
-                    notification(out, v0::EXITED, &params)
-                }
-                Dialect::ProcessV1 => {
-                    let exited = self.exited(*seq, status, sandbox_denied());
-                    notification(out, process::EXITED, &exited)
-                }
-            }),
+    ) -> usize {
+        let rare = match event {
+            Event::Output { seq, stream, bytes } => {
+                let output = self.output(*seq, *stream, bytes);
+                frames.push_written(output.frame_bytes(), |out| output.put(out));
+                return output.frame_bytes();
+            }
+            Event::Exited { seq, status } => self.exited(*seq, status, sandbox_denied),
             Event::Closed {
                 seq,
                 drain_timed_out,
-            } => (self.dialect == Dialect::ProcessV1).then(|| {
-                let params = Closed {
-                    process_id: self.id.to_string(),
-                    seq: *seq,
-                    drain_timed_out: drain_timed_out.then_some(true),
-                };
-                notification(out, process::CLOSED, &params)
-            }),
-        }
+            } => match self.closed(*seq, *drain_timed_out) {
+                Some(frame) => frame,
+                None => return 0,
+            },
+        };
+        let frame_bytes = rare.len();
+        frames.push(rare.into());
+        frame_bytes
     }
 
-    fn exited(&self, seq: u64, status: &ExitStatus, sandbox_denied: bool) -> Exited {
-        Exited {
-            process_id: self.id.to_string(),
-            seq,
-            exit_code: status.code,
-            sandbox_denied,
-            signal: status.signal,
-            reason: Some(reason(status.reason)),
-        }
-    }
-
-    fn output(&self, out: &mut BytesMut, seq: u64, stream: StreamName, bytes: &[u8]) -> Bytes {
-        const AROUND_BYTES: usize = 64;
-        let encoded_bytes = bytes.len().div_ceil(3) * 4;
-        out.reserve(self.output_prefix.len() + AROUND_BYTES + encoded_bytes);
-        out.put_slice(&self.output_prefix);
+    fn exited(
+        &self,
+        seq: u64,
+        status: &ExitStatus,
+        sandbox_denied: impl FnOnce() -> bool,
+    ) -> Vec<u8> {
         match self.dialect {
-            // A terminal's output is standard output there.
-            Dialect::V0 => out.put_slice(match stream {
-                StreamName::Stdout | StreamName::Pty => b"\"stdout\"",
-                StreamName::Stderr => b"\"stderr\"",
-            }),
+            Dialect::V0 => {
+                let params = v0::Exited {
+                    session_id: self.id.to_string(),
+                    exit_code: status.code,
+                };
+                notification(v0::EXITED, &params)
+            }
             Dialect::ProcessV1 => {
-                put_number(out, seq);
-                out.put_slice(match stream {
-                    StreamName::Stdout => b",\"stream\":\"stdout\"",
-                    StreamName::Stderr => b",\"stream\":\"stderr\"",
-                    StreamName::Pty => b",\"stream\":\"pty\"",
-                });
+                let params = Exited {
+                    process_id: self.id.to_string(),
+                    seq,
+                    exit_code: status.code,
+                    sandbox_denied: sandbox_denied(),
+                    signal: status.signal,
+                    reason: Some(reason(status.reason)),
+                };
+                notification(process::EXITED, &params)
             }
         }
-        out.put_slice(b",\"chunk\":\"");
-        put_base64(out, bytes);
-        out.put_slice(b"\"}}");
-        out.split().freeze()
     }
-}
 
-fn put_number(out: &mut BytesMut, mut number: u64) {
-    const DIGITS_MAX: usize = 20;
-    let mut digits = [0; DIGITS_MAX];
-    let mut at = DIGITS_MAX;
-    loop {
-        at -= 1;
-        // Below ten.
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
+    fn closed(&self, seq: u64, drain_timed_out: bool) -> Option<Vec<u8>> {
+        (self.dialect == Dialect::ProcessV1).then(|| {
+            let params = Closed {
+                process_id: self.id.to_string(),
+                seq,
+                drain_timed_out: drain_timed_out.then_some(true),
+            };
+            notification(process::CLOSED, &params)
+        })
+    }
+
+    fn output<'a>(&'a self, seq: u64, stream: StreamName, bytes: &'a [u8]) -> OutputFrame<'a> {
+        let (number, stream): (_, &[u8]) = match (self.dialect, stream) {
+            // A terminal's output is standard output there.
+            (Dialect::V0, StreamName::Stdout | StreamName::Pty) => (None, b"\"stdout\""),
+            (Dialect::V0, StreamName::Stderr) => (None, b"\"stderr\""),
+            (Dialect::ProcessV1, StreamName::Stdout) => (Some(seq), b",\"stream\":\"stdout\""),
+            (Dialect::ProcessV1, StreamName::Stderr) => (Some(seq), b",\"stream\":\"stderr\""),
+            (Dialect::ProcessV1, StreamName::Pty) => (Some(seq), b",\"stream\":\"pty\""),
+        };
+        OutputFrame {
+            prefix: &self.output_prefix,
+            number: number.map(Digits::of),
+            stream,
+            bytes,
         }
     }
-    out.put_slice(&digits[at..]);
 }
 
-fn put_base64(out: &mut BytesMut, bytes: &[u8]) {
-    let start = out.len();
-    let encoded_bytes = bytes.len().div_ceil(3) * 4;
-    out.resize(start + encoded_bytes, 0);
-    let written = STANDARD.encode_slice(bytes, &mut out[start..]);
-    debug_assert!(written.is_ok_and(|written| written == encoded_bytes));
+/// The parts of an output notification.
+struct OutputFrame<'a> {
+    prefix: &'a [u8],
+    number: Option<Digits>,
+    stream: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl OutputFrame<'_> {
+    const BEFORE_CHUNK: &'static [u8] = b",\"chunk\":\"";
+    const AFTER_CHUNK: &'static [u8] = b"\"}}";
+
+    fn frame_bytes(&self) -> usize {
+        self.prefix.len()
+            + self.number.as_ref().map_or(0, |number| number.get().len())
+            + self.stream.len()
+            + Self::BEFORE_CHUNK.len()
+            + Blob::encoded_bytes(self.bytes.len())
+            + Self::AFTER_CHUNK.len()
+    }
+
+    fn put(&self, out: &mut BytesMut) {
+        out.put_slice(self.prefix);
+        if let Some(number) = &self.number {
+            out.put_slice(number.get());
+        }
+        out.put_slice(self.stream);
+        out.put_slice(Self::BEFORE_CHUNK);
+        let start = out.len();
+        out.resize(start + Blob::encoded_bytes(self.bytes.len()), 0);
+        Blob::encode_to(self.bytes, &mut out[start..]);
+        out.put_slice(Self::AFTER_CHUNK);
+    }
+}
+
+/// A number in decimal.
+struct Digits {
+    digits: [u8; Self::MAX],
+    start: usize,
+}
+
+impl Digits {
+    const MAX: usize = 20;
+
+    fn of(mut number: u64) -> Self {
+        let mut digits = [b'0'; Self::MAX];
+        let mut start = Self::MAX;
+        loop {
+            start -= 1;
+            // Below ten.
+            digits[start] += (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { digits, start };
+            }
+        }
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.digits[self.start..]
+    }
 }
 
 /// The stream's name on the wire.

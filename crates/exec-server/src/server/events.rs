@@ -4,7 +4,6 @@
 //! connection's buffer. A process gets a turn of [`TURN_BYTES`] and then waits until the others had
 //! theirs, so a loud one starves nobody; its exit and close stay behind its own output only.
 
-use bytes::BytesMut;
 use turnlane_process::{Event, TryNext};
 use turnlane_rpc::FrameWriter;
 
@@ -15,12 +14,7 @@ use super::session::Session;
 const TURN_BYTES: usize = 64 * 1024;
 
 /// Lets one process tell something; how many bytes of frames it was.
-pub(crate) fn turn(
-    session: &Session,
-    entry: &Entry,
-    scratch: &mut BytesMut,
-    frames: &mut FrameWriter,
-) -> usize {
+pub(crate) fn turn(session: &Session, entry: &Entry, frames: &mut FrameWriter) -> usize {
     entry.bell().heard();
     let mut feed = entry.feed();
     let Some(output) = feed.live() else {
@@ -40,17 +34,11 @@ pub(crate) fn turn(
         if let Event::Output { bytes, .. } = &event {
             told += bytes.len();
         }
-        let frame = entry
-            .wording
-            .event(scratch, &event, || entry.looks_denied());
+        framed += entry.wording.tell(frames, &event, || entry.looks_denied());
         match &event {
             Event::Output { .. } => {}
             Event::Exited { .. } => entry.exit_was_told(),
             Event::Closed { .. } => ended = true,
-        }
-        if let Some(frame) = frame {
-            framed += frame.len();
-            frames.push(frame);
         }
         if ended {
             break;

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::time::timeout;
 use turnlane_rpc::{FrameWriter, WriteError};
 
@@ -31,7 +30,6 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub(crate) struct Writer {
     pub(crate) frames: FrameWriter,
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) scratch: BytesMut,
 }
 
 impl Writer {
@@ -104,8 +102,33 @@ impl Writer {
             let Some(entry) = session.ready.next(self.outbox.connection) else {
                 break;
             };
-            pulled += events::turn(session, &entry, &mut self.scratch, &mut self.frames);
+            pulled += events::turn(session, &entry, &mut self.frames);
         }
         pulled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnlane_rpc::Duplex;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_for_a_minute_is_given_up() {
+        let (near, _far) = tokio::io::duplex(64);
+        let frames = Duplex::lines(tokio::io::empty(), near).into_frames();
+        let outbox = Arc::new(Outbox::new(1));
+        outbox.answer(vec![b'x'; 1000]);
+        let began = tokio::time::Instant::now();
+        let writer = Writer {
+            frames: frames.writer,
+            outbox: Arc::clone(&outbox),
+        };
+        writer.run().await;
+        assert_eq!(
+            outbox.farewell().unwrap().reason,
+            "the peer stopped reading"
+        );
+        assert_eq!(began.elapsed(), STALL_MAX + FAREWELL_MAX);
     }
 }

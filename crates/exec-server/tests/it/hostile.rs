@@ -1,6 +1,9 @@
 //! Messages nobody should send: answered or closed as specified, and the server lives on.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use turnlane_testkit::wait::{DEADLINE, within};
 
 use crate::support::{Got, Host, HostProcess, Random, Wire, in_full, start_params};
 
@@ -81,7 +84,7 @@ async fn json_in_a_binary_message_is_read() {
     let text = br#"{"id":901,"method":"environment/status","params":{}}"#;
     let mut frame = vec![0x82, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
     frame.extend_from_slice(text);
-    let mut raw = crate::support::raw_ws(&host.url).await;
+    let mut raw = raw_ws(&host.url).await;
     let greeting = br#"{"id":1,"method":"initialize","params":{"clientName":"x"}}"#;
     let mut hello = vec![
         0x82,
@@ -92,9 +95,9 @@ async fn json_in_a_binary_message_is_read() {
         0,
     ];
     hello.extend_from_slice(greeting);
-    let answer = crate::support::exchange(&mut raw, &hello).await;
+    let answer = exchange(&mut raw, &hello).await;
     assert!(answer.ends_with(br#"{"id":1,"result":{"protocolVersion":"exec-server.v0"}}"#));
-    let answer = crate::support::exchange(&mut raw, &frame).await;
+    let answer = exchange(&mut raw, &frame).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
     assert!(
         text.contains("unknown method: environment/status"),
@@ -169,4 +172,26 @@ async fn heard(wire: &mut Wire) -> bool {
             Got::Text(_) => {}
         }
     }
+}
+
+/// A websocket without a client: bytes go out as they are.
+async fn raw_ws(url: &str) -> TcpStream {
+    let addr = url.trim_start_matches("ws://");
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: {addr}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let answer = exchange(&mut stream, head.as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 101"));
+    stream
+}
+
+/// Sends bytes and returns the first that come back.
+async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = within("an answer", DEADLINE, stream.read(&mut answer)).await;
+    answer.truncate(count.unwrap().unwrap());
+    answer
 }

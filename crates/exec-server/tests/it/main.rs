@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod death;
+mod extensions;
 mod hostile;
 mod http;
 mod process_v1;

@@ -5,9 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use turnlane_exec_server::server::{Options, Server};
+use turnlane_rpc::connect::{self, connect_unix_lines};
+use turnlane_rpc::listen::Listener;
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
-use crate::support::{Got, Host, Random, Wire, base64, bytes_of, in_full};
+use crate::support::{Got, Host, Random, Wire, base64, bytes_of, in_full, service};
 
 /// Something between client and server that can be cut, or go silent, at any moment.
 struct Cable {
@@ -363,4 +366,53 @@ async fn a_connection_that_shows_signs_of_life_keeps_its_session() {
         () = alive => {}
         () = wants => {}
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_carries_lines_and_sessions_that_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let options = Options::default();
+    let listener = Listener::bind_unix(&path, options.listen()).await.unwrap();
+    let server = Server::new(service(), options);
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    let listening = tokio::spawn({
+        let (server, shutdown) = (server.clone(), shutdown.clone());
+        async move { server.run_listener(listener, shutdown).await }
+    });
+    let connect = async || {
+        let options = connect::Options::default();
+        Wire::new(connect_unix_lines(&path, &options).await.unwrap())
+    };
+    let mut wire = connect().await;
+    let session = wire.greet_v1().await;
+    wire.sh("p", "echo 1; read x; echo 2", json!({"pipeStdin": true}))
+        .await;
+    wire.event().await;
+    drop(wire);
+    let params = json!({"clientName": "test", "resumeSessionId": session});
+    let back = async {
+        loop {
+            let mut wire = connect().await;
+            if wire
+                .call("initialize", params.clone())
+                .await
+                .get("result")
+                .is_some()
+            {
+                return wire;
+            }
+        }
+    };
+    let mut wire = within("the session", DEADLINE, back).await.unwrap();
+    wire.send(r#"{"method":"initialized"}"#).await;
+    let page = wire.ok("process/read", json!({"processId": "p"})).await;
+    assert_eq!(bytes_of(&page["chunks"][0]["chunk"]), b"1\n");
+    wire.ok("process/closeStdin", json!({"processId": "p"}))
+        .await;
+    assert_eq!(wire.until_closed("p", 1).await, (b"2\n".to_vec(), 0));
+    shutdown.cancel();
+    server.stop().await;
+    listening.await.unwrap();
+    assert_eq!(wire.got().await, Got::Closed(None));
 }

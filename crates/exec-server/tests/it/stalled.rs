@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use crate::support::{HostProcess, Wire, bytes_of, in_full};
+use crate::support::{HostProcess, Wire, base64, bytes_of, in_full};
 
 const PRODUCERS: usize = 20;
 const MIB: u64 = 1024 * 1024;
@@ -50,10 +50,16 @@ async fn a_stalled_reader_costs_little_and_slows_nobody_and_loses_nothing() {
     let before = host.resident_bytes();
     let mut pids = Vec::new();
     for number in 0..PRODUCERS {
-        let script = format!("exec head -c {total} /dev/zero");
-        let started = stalled.sh(&format!("p{number}"), &script, json!({})).await;
+        let script = format!("read go; exec head -c {total} /dev/zero");
+        let id = format!("p{number}");
+        let started = stalled.sh(&id, &script, json!({"pipeStdin": true})).await;
         pids.push(started["pid"].as_i64().unwrap());
     }
+    let go = |id: String| json!({"processId": id, "chunk": base64(b"\n"), "writeId": "go"});
+    for number in 0..PRODUCERS {
+        stalled.push_call("process/write", &go(format!("p{number}")));
+    }
+    stalled.flush().await;
     // Nothing is read from here on; the producers come to rest.
     let mut last = 0;
     let at_rest = async || {
@@ -75,6 +81,9 @@ async fn a_stalled_reader_costs_little_and_slows_nobody_and_loses_nothing() {
         beside < idle * 2 + Duration::from_millis(20),
         "{idle:?} idle, {beside:?} beside"
     );
+    for _ in 0..PRODUCERS {
+        stalled.answer_text().await;
+    }
     let mut counts = [0; PRODUCERS];
     let mut closed = 0;
     while closed < PRODUCERS {

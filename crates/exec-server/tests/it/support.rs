@@ -7,8 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 use turnlane_exec_server::server::{Options, Peer, Server};
 use turnlane_process::ProcessService;
@@ -253,12 +252,6 @@ impl Wire {
             .await
     }
 
-    /// Goes on with a session.
-    pub(crate) async fn resume(&mut self, session: &str) -> String {
-        self.greet(json!({"clientName": "test", "resumeSessionId": session}))
-            .await
-    }
-
     /// Initialises with these params; the session's id.
     pub(crate) async fn greet(&mut self, params: Value) -> String {
         let greeted = self.ok("initialize", params).await;
@@ -381,28 +374,6 @@ pub(crate) fn pids_in(said: &[u8]) -> Vec<i64> {
     said.split_whitespace()
         .map(|pid| pid.parse().unwrap())
         .collect()
-}
-
-/// A websocket without a client: bytes go out as they are.
-pub(crate) async fn raw_ws(url: &str) -> TcpStream {
-    let addr = url.trim_start_matches("ws://");
-    let mut stream = TcpStream::connect(addr).await.unwrap();
-    let head = format!(
-        "GET / HTTP/1.1\r\nHost: {addr}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    let answer = exchange(&mut stream, head.as_bytes()).await;
-    assert!(answer.starts_with(b"HTTP/1.1 101"));
-    stream
-}
-
-/// Sends bytes and returns the first that come back.
-pub(crate) async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
-    stream.write_all(bytes).await.unwrap();
-    let mut answer = vec![0; 64 * 1024];
-    let count = within("an answer", DEADLINE, stream.read(&mut answer)).await;
-    answer.truncate(count.unwrap().unwrap());
-    answer
 }
 
 /// Numbers that look random and are the same in every run.

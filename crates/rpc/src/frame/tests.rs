@@ -48,6 +48,14 @@ fn written(framing: Kind, frames: &[Bytes]) -> Vec<u8> {
 }
 
 fn written_by(encoder: Encoder, frames: &[Bytes]) -> Vec<u8> {
+    write_all(encoder, |writer| {
+        for frame in frames {
+            writer.push(frame.clone());
+        }
+    })
+}
+
+fn write_all(encoder: Encoder, push: impl FnOnce(&mut FrameWriter)) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -55,9 +63,7 @@ fn written_by(encoder: Encoder, frames: &[Bytes]) -> Vec<u8> {
     runtime.block_on(async {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let mut writer = FrameWriter::stream(near, encoder);
-        for frame in frames {
-            writer.push(frame.clone());
-        }
+        push(&mut writer);
         writer
             .flush(std::time::Duration::from_secs(10))
             .await
@@ -283,6 +289,25 @@ fn a_long_message_is_cut_into_fragments_that_are_read_as_one() {
         let read = read(kind, &bytes, &[3]).expect("well-formed");
         assert_eq!(read, frames.map(Inbound::Message), "{kind:?}");
     }
+}
+
+#[test]
+fn a_frame_that_is_written_in_place_looks_like_one_that_was_pushed() {
+    // What a client writes is masked differently each time.
+    for kind in [Kind::Lines, Kind::Length, Kind::ToClient] {
+        for frame in ["short", &"long ".repeat(10_000)] {
+            let in_place = write_all(kind.encoder(), |writer| {
+                writer.push_written(frame.len(), |out| out.extend_from_slice(frame.as_bytes()));
+            });
+            let pushed = written(kind, &[frame.to_owned().into()]);
+            assert!(in_place == pushed, "{kind:?}, {} bytes", frame.len());
+        }
+    }
+    let masked = write_all(Kind::ToServer.encoder(), |writer| {
+        writer.push_written(5, |out| out.extend_from_slice(b"short"));
+    });
+    let found = read(Kind::ToServer, &masked, &[3]).unwrap();
+    assert_eq!(found, [Inbound::Message("short".into())]);
 }
 
 #[test]

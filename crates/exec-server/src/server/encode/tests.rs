@@ -1,16 +1,35 @@
 //! Frames by hand against frames by serde, and against the recorded ones.
 
+use std::time::Duration;
+
 use super::*;
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 use turnlane_process::Rusage;
 use turnlane_protocol::exec_server::process::Output;
+use turnlane_rpc::Duplex;
 
+/// What an event is told as, on lines.
 fn told(dialect: Dialect, id: &str, event: &Event) -> Option<String> {
-    let mut out = BytesMut::new();
-    let frame = Wording::new(dialect, id).event(&mut out, event, || false)?;
-    assert!(out.is_empty());
-    Some(String::from_utf8(frame.to_vec()).unwrap())
+    let (near, mut far) = tokio::io::duplex(4096);
+    let mut frames = Duplex::lines(tokio::io::empty(), near).into_frames().writer;
+    let frame_bytes = Wording::new(dialect, id).tell(&mut frames, event, || false);
+    let written = async {
+        frames.flush(Duration::from_secs(1)).await.unwrap();
+        drop(frames);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let text = runtime.unwrap().block_on(written);
+    let frame = text.strip_suffix('\n')?;
+    assert_eq!(frame.len(), frame_bytes);
+    Some(frame.to_owned())
 }
 
 fn output(stream: StreamName, bytes: &[u8]) -> Event {
@@ -115,14 +134,15 @@ proptest! {
     ) {
         let mut out = BytesMut::new();
         let wording = Wording::new(Dialect::ProcessV1, &id);
-        let frame = wording.output(&mut out, seq, StreamName::Stdout, &bytes);
+        let output = wording.output(seq, StreamName::Stdout, &bytes);
+        output.put(&mut out);
+        prop_assert_eq!(out.len(), output.frame_bytes());
         let params = Output {
             process_id: id,
             seq,
             stream: process::StreamName::Stdout,
-            chunk: bytes.into(),
+            chunk: bytes.clone().into(),
         };
-        let expected = notification(&mut out, process::OUTPUT, &params);
-        prop_assert_eq!(frame, expected);
+        prop_assert_eq!(&out[..], notification(process::OUTPUT, &params));
     }
 }
