@@ -164,6 +164,10 @@ impl std::fmt::Debug for Running {
 /// Until a cgroup, whose `cgroup.events` this is, has nobody in it. The kernel reports a change as
 /// priority data. An error is the system's that has no room for another watch.
 async fn cgroup_emptied(events: OwnedFd) -> std::io::Result<()> {
+    // Usually everybody has gone before anybody asks.
+    if cgroup::says_empty(events.as_fd()) {
+        return Ok(());
+    }
     let events = watch(events, Interest::PRIORITY)?;
     loop {
         // Read after the watch was set and before each wait: a change in between is reported.

@@ -116,10 +116,10 @@ fn terminal(size: TerminalSize) -> Result<(ChildEnds, OurEnds), Errno> {
     Ok((child, ours))
 }
 
-/// Both sides of a pipe, and of a terminal, have flags of their own: the child's stays blocking.
+/// Both sides of a pipe, and of a terminal, have flags of their own: the child's stays blocking. Of
+/// what can be set, a new one has nothing that would be lost.
 fn never_block(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = rustix::fs::fcntl_getfl(fd)?;
-    rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)
+    rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)
 }
 
 fn explain(error: Errno) -> SpawnError {

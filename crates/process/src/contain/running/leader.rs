@@ -171,7 +171,7 @@ impl Leader {
 
     /// Whoever died in it and had no parent left is ours to reap.
     pub(super) fn emptied(&self) {
-        self.shared.look();
+        self.shared.look_soon();
     }
 
     pub(super) fn kill(&self) {
@@ -250,7 +250,7 @@ impl Drop for Leader {
             State::Ended(_) => {
                 if self.is_cleared() {
                     if self.killed.load(Ordering::Relaxed) {
-                        self.shared.look();
+                        self.shared.look_soon();
                     }
                     return;
                 }
@@ -338,7 +338,7 @@ impl Leaving {
         {
             slot.give_back();
         }
-        self.shared.look();
+        self.shared.look_soon();
     }
 }
 

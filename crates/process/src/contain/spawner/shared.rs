@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -13,6 +14,10 @@ use tokio::sync::mpsc;
 use super::thread::Message;
 use crate::contain::cgroup::Tree;
 use crate::contain::keeper::KeeperLink;
+
+/// How long somebody who was killed may take to become a zombie: a socket or a cgroup that says
+/// "empty" says it before that.
+pub(super) const LOOK_AFTER: Duration = Duration::from_millis(200);
 
 /// See the module.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub(in crate::contain) struct Shared {
     leaders: AtomicUsize,
     /// Whether the thread was asked to look after orphans and has not begun.
     look: AtomicBool,
+    /// Whether it will be asked soon.
+    soon: AtomicBool,
     stop: AtomicBool,
     /// Killed children whose end nobody waits for.
     unreaped: Mutex<Vec<OwnedFd>>,
@@ -60,6 +67,7 @@ impl Shared {
             link: Mutex::default(),
             leaders: AtomicUsize::new(0),
             look: AtomicBool::new(false),
+            soon: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             unreaped: Mutex::default(),
         }
@@ -130,6 +138,20 @@ impl Shared {
             // A full channel keeps the thread awake, and it looks after the flag.
             let _ = requests.try_send(Message::Look);
         }
+    }
+
+    /// Asks for a look in a moment: orphans that are dead do no harm meanwhile, and a thousand
+    /// processes that end at once need one look. Who was just killed is a zombie by then.
+    pub(in crate::contain) fn look_soon(self: &Arc<Self>) {
+        if self.soon.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        drop(self.handle.spawn(async move {
+            tokio::time::sleep(LOOK_AFTER).await;
+            shared.soon.store(false, Ordering::Release);
+            shared.look_again().await;
+        }));
     }
 
     /// Asks for the look after a look.

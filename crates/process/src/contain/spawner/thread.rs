@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::shared::Kept;
+use super::shared::{Kept, LOOK_AFTER};
 use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
 use crate::contain::running::Place;
@@ -30,10 +30,6 @@ use crate::report::ContainmentKind;
 
 /// How often orphans of processes that go on running are looked after. Nothing announces their end.
 const ORPHANS_EVERY: Duration = Duration::from_secs(10);
-
-/// How long after a look another one follows: who was just killed needs a moment to become a zombie,
-/// and a socket or a cgroup that says "empty" says it before that moment.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// What the thread is asked for.
 #[derive(Debug)]
@@ -213,7 +209,7 @@ impl Thread {
         }
         let shared = Arc::clone(&self.shared);
         let again = async move {
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            tokio::time::sleep(LOOK_AFTER).await;
             shared.look_again().await;
         };
         self.again = Some(self.shared.handle().spawn(again).abort_handle());
