@@ -125,7 +125,7 @@ impl Tree {
 
     /// How often everybody was ended.
     pub(super) fn kills(&self) -> u32 {
-        self.kills.load(Ordering::Relaxed)
+        self.kills.load(Ordering::Acquire)
     }
 
     /// Whether a line of `/proc/<pid>/cgroup` is about a cgroup of ours. Dead processes are still
@@ -245,11 +245,13 @@ impl Tree {
     /// Ends everybody in every directory. No directory that was there is used again.
     pub(super) fn kill_all(&self) {
         let common = self.common_name();
-        self.kills.fetch_add(1, Ordering::Relaxed);
+        self.kills.fetch_add(1, Ordering::AcqRel);
         let idle = std::mem::take(&mut *lock(&self.idle));
         if let Err(errno) = self.end("cgroup.kill") {
             tracing::error!(path = %self.path.display(), %errno, "cgroup.kill failed");
         }
+        // Again: a directory that was taken since the count above was there when it was written.
+        self.kills.fetch_add(1, Ordering::AcqRel);
         let idle = idle.into_iter().map(|number| (number, Reuse::No));
         lock(&self.aside).extend(idle);
         files::remove(self.dir.as_fd(), &common);

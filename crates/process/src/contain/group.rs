@@ -5,7 +5,10 @@
 //! could find out. Under the kind `group` the leader stays a zombie until its [`super::Running`] is
 //! dropped, for this reason alone.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
 
 use crate::spec::Signal;
 
@@ -53,14 +56,29 @@ pub(super) fn signal(group: i32, signal: Signal) -> bool {
 
 /// Everybody in the group who has not exited. Reads all of `/proc`: there is no list of a group.
 pub(super) fn members(group: i32) -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir(Path::new("/proc")) else {
-        return Vec::new();
+    let inside = living().filter(|(_, stat)| stat.group == group);
+    inside.map(|(pid, _)| pid).collect()
+}
+
+/// Whether everybody in the group has exited, as of some moment after `since`. Many who ask at about
+/// the same time share one look at `/proc`.
+pub(super) fn is_empty(group: i32, since: Instant) -> bool {
+    static LAST: Mutex<Option<(Instant, HashSet<i32>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, groups) = match last.take().filter(|(begun, _)| *begun >= since) {
+        Some(look) => last.insert(look),
+        None => last.insert((Instant::now(), living().map(|(_, stat)| stat.group).collect())),
     };
+    !groups.contains(&group)
+}
+
+/// Every process of the machine that has not exited.
+fn living() -> impl Iterator<Item = (i32, Stat)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let pids = names.filter_map(|name| name.parse::<i32>().ok());
-    let inside =
-        |pid: &i32| Stat::of(*pid).is_some_and(|stat| stat.group == group && !stat.is_dead());
-    pids.filter(inside).collect()
+    let pids = names.filter_map(|name| name.parse().ok());
+    pids.filter_map(|pid| Some((pid, Stat::of(pid)?)))
+        .filter(|(_, stat)| !stat.is_dead())
 }
 
 #[cfg(test)]
@@ -80,6 +98,8 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let stat = Stat::of(own).unwrap();
         assert!(members(stat.group).contains(&own));
+        assert!(!is_empty(stat.group, Instant::now()));
+        assert!(is_empty(i32::MAX, Instant::now()));
         assert!(!stat.is_dead());
     }
 }

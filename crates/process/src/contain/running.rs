@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::Interest;
+use tokio::time::Instant;
 
 use super::keeper::Held;
 use super::spawner::Shared;
@@ -29,6 +30,7 @@ pub(super) use leader::Place;
 /// How often a group is looked through while somebody waits for it to become empty. The kernel tells
 /// nobody when a group does; this is the one place that looks again and again.
 const GROUP_LOOK_EVERY: Duration = Duration::from_millis(50);
+const GROUP_LOOK_FIRST: Duration = Duration::from_millis(10);
 
 /// What a wait for emptiness came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,12 +180,18 @@ async fn cgroup_emptied(events: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-/// Until nobody is in a group.
+/// Until nobody is in a group. The first look is put off a little, so that many who begin to wait at
+/// about the same time share it.
 async fn group_emptied(group: i32) -> Emptiness {
-    while !group::members(group).is_empty() {
-        tokio::time::sleep(GROUP_LOOK_EVERY).await;
+    let mut pause = GROUP_LOOK_FIRST;
+    loop {
+        let since = Instant::now();
+        tokio::time::sleep(pause).await;
+        if group::is_empty(group, since) {
+            return Emptiness::Sure;
+        }
+        pause = GROUP_LOOK_EVERY;
     }
-    Emptiness::Sure
 }
 
 /// For want of a watch: a while.

@@ -35,13 +35,7 @@ async fn idle() {
     };
     let name = asked("TURNLANE_PROCESS_IO");
     let io = if name == "pty" { PTY } else { PIPE };
-    // Looking for the members of a group costs a look at every process there is, each time.
-    let most = if kind == Some(ContainmentKind::Group) {
-        200
-    } else {
-        1000
-    };
-    let count = count_from("TURNLANE_PROCESS_IDLE", most);
+    let count = count_from("TURNLANE_PROCESS_IDLE", 1000);
     // Warm: the first one pays for what all share.
     drop(start(&service, sh_with("exec sleep 1000", io)).await);
     let before_kb = resident_kb();
