@@ -10,6 +10,7 @@ mod approval;
 mod documents;
 mod envelope;
 mod example;
+mod exec_server;
 mod handshake;
 mod input;
 mod item;
