@@ -67,7 +67,10 @@ pub(super) fn is_empty(group: i32, since: Instant) -> bool {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, groups) = match last.take().filter(|(begun, _)| *begun >= since) {
         Some(look) => last.insert(look),
-        None => last.insert((Instant::now(), living().map(|(_, stat)| stat.group).collect())),
+        None => last.insert((
+            Instant::now(),
+            living().map(|(_, stat)| stat.group).collect(),
+        )),
     };
     !groups.contains(&group)
 }

@@ -11,6 +11,7 @@ mod ending;
 mod environment;
 mod exit;
 mod input;
+mod limits;
 mod many;
 mod output;
 mod speed;
