@@ -4,10 +4,14 @@
 //! by its exec or its exit, and no signal handler runs in either of them meanwhile. So the child may
 //! read and write what the caller lends it. It runs on a stack of its own, made once. What the child
 //! does is the business of `child`.
+//!
+//! Container runtimes hide `clone3` from their containers, because a filter cannot see its flags. The
+//! older `clone` does all but one thing there: it puts nobody into a cgroup.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, Job};
 use super::syscall::{self, address, call};
@@ -113,6 +117,17 @@ impl Namespaces {
     }
 }
 
+/// What the kernel returns for a call it does not have.
+const NO_SUCH_CALL: libc::c_long = -(libc::ENOSYS as libc::c_long);
+
+/// Whether the system has said that it has no `clone3`.
+static NO_CLONE3: AtomicBool = AtomicBool::new(false);
+
+#[cfg(test)]
+pub(super) fn is_clone3_hidden() -> bool {
+    NO_CLONE3.load(Ordering::Relaxed)
+}
+
 /// Clones a child that runs `job` and returns its pid and pidfd when it has left this memory. The
 /// job says afterwards whether it failed.
 pub(super) fn clone(
@@ -143,7 +158,23 @@ pub(super) fn clone(
     // SAFETY: the arguments are complete and live until the call returns, which is after the child
     // has left this memory (CLONE_VFORK). The child gets a stack nobody else uses, since `stack` is
     // borrowed exclusively, and a job that is borrowed exclusively. All signals are blocked.
-    let returned = unsafe { clone3(&raw const args, ptr::from_mut(job)) };
+    let returned = unsafe {
+        let hidden = NO_CLONE3.load(Ordering::Relaxed);
+        let returned = if hidden {
+            NO_SUCH_CALL
+        } else {
+            clone3(&raw const args, ptr::from_mut(job))
+        };
+        if returned == NO_SUCH_CALL && cgroup.is_none() {
+            NO_CLONE3.store(true, Ordering::Relaxed);
+            // The dispositions it does not clear are reset by the child itself.
+            let flags = flags | libc::SIGCHLD;
+            let top = address(stack.start) + GUARD_BYTES + STACK_BYTES;
+            old_clone(flags, top, &raw mut pidfd, ptr::from_mut(job))
+        } else {
+            returned
+        }
+    };
     restore_signals(blocked);
     let pid = syscall::decode(returned)?;
     // SAFETY: the clone succeeded, so the kernel has put a new descriptor there that is only ours.
@@ -212,6 +243,75 @@ unsafe fn clone3(args: *const CloneArgs, job: *mut Job<'_>) -> libc::c_long {
             in("x1") size_of::<CloneArgs>(),
             in("x2") job,
             in("x3") child::run as extern "C" fn(*mut Job<'_>) -> !,
+        );
+    }
+    returned
+}
+
+/// The same by the older call, whose flags fit in a word and whose pidfd goes where the thread id of
+/// the child would.
+///
+/// # Safety
+///
+/// As for [`clone3`]; `top` must be the end of an unused stack, 16-byte aligned.
+#[cfg(target_arch = "x86_64")]
+unsafe fn old_clone(flags: i32, top: usize, pidfd: *mut i32, job: *mut Job<'_>) -> libc::c_long {
+    let returned: libc::c_long;
+    // SAFETY: as in `clone3`; the kernel looks at five registers and keeps the others.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r9",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone => returned,
+            in("rdi") syscall::word(flags),
+            in("rsi") top,
+            in("rdx") pidfd,
+            in("r10") 0,
+            in("r8") 0,
+            in("r9") job,
+            in("r12") child::run as extern "C" fn(*mut Job<'_>) -> !,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    returned
+}
+
+/// The same by the older call, whose flags fit in a word and whose pidfd goes where the thread id of
+/// the child would.
+///
+/// # Safety
+///
+/// As for [`clone3`]; `top` must be the end of an unused stack, 16-byte aligned.
+#[cfg(target_arch = "aarch64")]
+unsafe fn old_clone(flags: i32, top: usize, pidfd: *mut i32, job: *mut Job<'_>) -> libc::c_long {
+    let returned: libc::c_long;
+    // SAFETY: as in `clone3`; the kernel looks at five registers and keeps the others.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, x5",
+            "blr x6",
+            "brk 1",
+            "2:",
+            in("x8") libc::SYS_clone,
+            inlateout("x0") syscall::word(flags) as libc::c_long => returned,
+            in("x1") top,
+            in("x2") pidfd,
+            in("x3") 0,
+            in("x4") 0,
+            in("x5") job,
+            in("x6") child::run as extern "C" fn(*mut Job<'_>) -> !,
+            lateout("x30") _,
         );
     }
     returned

@@ -304,3 +304,47 @@ fn the_longest_way_of_a_child_fits_its_stack_many_times() {
     let used = slots.stack.used();
     assert!((1..8 * 1024).contains(&used), "{used} bytes of the stack");
 }
+
+/// Set where `clone3` is hidden.
+const HIDDEN: &str = "TRY_WITHOUT_CLONE3";
+
+/// As container runtimes do it: the call is not there, the C library falls back, and so do we.
+#[test]
+fn where_clone3_is_hidden_children_are_cloned_by_the_older_call() {
+    const CLONE3: u32 = 435;
+    let no_such_call = 0x0005_0000 | libc::ENOSYS.cast_unsigned();
+    let mut is_clone3 = filter_entry(0x15, CLONE3);
+    // Not equal: one instruction further.
+    is_clone3[3] = 1;
+    let filter = vec![
+        filter_entry(0x20, 0),
+        is_clone3,
+        filter_entry(0x06, no_such_call),
+        ALLOW,
+    ];
+    let exe = std::env::current_exe().unwrap();
+    let inside = "launch::tests::restrictions::inside_without_clone3";
+    let arguments = [exe.to_str().unwrap(), "--exact", inside, "--nocapture"];
+    let mut plan = plan(&Spec::new(arguments, "/"));
+    plan.envp.push(CString::new(format!("{HIDDEN}=1")).unwrap());
+    plan.restrictions = Some(Restrictions {
+        filter,
+        capabilities_kept: u64::MAX,
+        ..Restrictions::default()
+    });
+    let ran = run_with(&plan, None).unwrap();
+    assert!(ran.stdout.contains("1 passed"), "{}", ran.stdout);
+}
+
+#[test]
+fn inside_without_clone3() {
+    if std::env::var_os(HIDDEN).is_none() {
+        return;
+    }
+    let ran = run(&sh("grep SigIgn /proc/self/status; exit 7")).unwrap();
+    assert_eq!(ran.code, Some(7));
+    assert!(ran.stdout.contains("0000000000000000"), "{}", ran.stdout);
+    let missing = run(&Spec::new(["/no/such/program"], "/")).unwrap_err();
+    assert_eq!(missing.kind, SpawnErrorKind::ProgramNotFound);
+    assert!(clone::is_clone3_hidden());
+}
