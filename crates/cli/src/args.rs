@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// The app-server protocol: what clients such as the Codex terminal UI speak
     AppServer(AppServer),
 
-    /// Run commands and read files here for a client elsewhere: Codex, our SDK, or any program
+    /// Run commands and read files here for a client elsewhere: Codex, or any program
     ExecServer(ExecServer),
 
     /// What this machine offers to contain and confine commands, and why something better is absent

@@ -25,14 +25,17 @@ async fn help_teaches() {
     engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already have
     work with it.
 
-    This is an early version: it holds the protocol and the JSON-RPC peer that everything else will
-    stand on. What the commands below do, they do completely.
+    This is an early version: lanes and engines are libraries so far. What the commands below do, they
+    do completely.
 
     Usage: turnlane <COMMAND>
 
     Commands:
-      app-server  The app-server protocol: what clients such as the Codex terminal UI speak
-      help        Print this message or the help of the given subcommand(s)
+      app-server   The app-server protocol: what clients such as the Codex terminal UI speak
+      exec-server  Run commands and read files here for a client elsewhere: Codex, or any program
+      doctor       What this machine offers to contain and confine commands, and why something better is
+                   absent
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help
@@ -42,12 +45,15 @@ async fn help_teaches() {
               Print version
 
     Examples:
+      turnlane doctor                                         what this machine can contain and confine
+      turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
       turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
     Environment:
-      RUST_LOG     what to log on standard error: error, warn (default), info, debug, trace,
-                   or by part: RUST_LOG=turnlane_rpc=debug
-      LOG_FORMAT   `json` for one JSON object per line, else text
+      TURNLANE_HOME  our folder: config.toml, tokens (default ~/.turnlane)
+      RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
+                     or by part: RUST_LOG=turnlane_rpc=debug
+      LOG_FORMAT     `json` for one JSON object per line, else text
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
     -- stderr
