@@ -83,11 +83,19 @@ pub(crate) struct Shared {
     cwd: PathBuf,
     processes: Arc<AtomicUsize>,
     sweep: Arc<Notify>,
-    connections: Mutex<HashMap<u64, Weak<Outbox>>>,
+    connections: Mutex<Connections>,
     connections_made: AtomicU64,
     serving: TaskTracker,
     stopping: CancellationToken,
     listeners: Mutex<Vec<Handle>>,
+}
+
+/// The open connections.
+#[derive(Default)]
+struct Connections {
+    open: HashMap<u64, Weak<Outbox>>,
+    /// The server has stopped: whoever comes now is sent away.
+    over: bool,
 }
 
 impl Server {
@@ -152,12 +160,13 @@ impl Server {
     pub async fn stop(&self) {
         self.shared.stopping.cancel();
         self.shared.service.stop().await;
-        let open: Vec<_> = lock(&self.shared.connections).values().cloned().collect();
-        for outbox in open.iter().filter_map(Weak::upgrade) {
-            outbox.close(Farewell {
-                last_words: LastWords::Told,
-                ..Farewell::new(1001, "server is shutting down")
-            });
+        let open = {
+            let mut connections = lock(&self.shared.connections);
+            connections.over = true;
+            std::mem::take(&mut connections.open)
+        };
+        for outbox in open.values().filter_map(Weak::upgrade) {
+            outbox.close(shutting_down());
         }
         self.shared.serving.close();
         self.shared.serving.wait().await;
@@ -202,12 +211,18 @@ impl Shared {
     fn open_outbox(&self) -> Arc<Outbox> {
         let number = self.connections_made.fetch_add(1, Ordering::Relaxed);
         let outbox = Arc::new(Outbox::new(number));
-        lock(&self.connections).insert(number, Arc::downgrade(&outbox));
+        let mut connections = lock(&self.connections);
+        if connections.over {
+            outbox.close(shutting_down());
+        } else {
+            connections.open.insert(number, Arc::downgrade(&outbox));
+        }
+        drop(connections);
         outbox
     }
 
     fn close_outbox(&self, connection: u64) {
-        lock(&self.connections).remove(&connection);
+        lock(&self.connections).open.remove(&connection);
     }
 }
 
@@ -234,6 +249,13 @@ async fn sweep(shared: Weak<Shared>, closed: Arc<Notify>) {
                 Some(_) => break,
             }
         }
+    }
+}
+
+fn shutting_down() -> Farewell {
+    Farewell {
+        last_words: LastWords::Told,
+        ..Farewell::new(1001, "server is shutting down")
     }
 }
 

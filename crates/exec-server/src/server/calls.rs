@@ -119,7 +119,11 @@ mod tests {
                 std::future::pending(),
             );
         }
-        let refused = outbox.take().answers;
+        let told = || {
+            let answers = outbox.take().answers.into_iter();
+            answers.map(|answer| answer.frame).collect::<Vec<_>>()
+        };
+        let refused = told();
         assert_eq!(
             refused,
             [&br#"{"error":{"code":-32001,"message":"server overloaded; retry later"},"id":4096}"#[..]]
@@ -129,10 +133,7 @@ mod tests {
             let done = done.clone();
             async move { done.respond(Ok(true)) }
         });
-        assert_eq!(
-            outbox.take().answers,
-            [&br#"{"id":5000,"result":true}"#[..]]
-        );
+        assert_eq!(told(), [&br#"{"id":5000,"result":true}"#[..]]);
     }
 
     #[tokio::test]

@@ -51,13 +51,24 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     output: Option<Output>,
-    held: bool,
+    hold: Hold,
+}
+
+/// Whether events flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hold {
+    #[default]
+    Live,
+    /// After a resume, until the first read or for a while.
+    Held,
+    /// That read was answered and its answer is not yet written.
+    Answering,
 }
 
 impl Feed {
     /// The events, unless they are held back.
     pub(crate) fn live(&mut self) -> Option<&mut Output> {
-        self.output.as_mut().filter(|_| !self.held)
+        self.output.as_mut().filter(|_| self.hold == Hold::Live)
     }
 }
 
@@ -133,26 +144,40 @@ impl Entry {
 
     /// Holds events back, after a resume.
     pub(crate) fn hold(&self) {
-        self.lock_feed().held = true;
+        self.lock_feed().hold = Hold::Held;
     }
 
-    /// Lets events flow again.
+    /// Lets events flow again, unless the answer to a read will.
     pub(crate) fn release(&self) {
-        let was_held = std::mem::take(&mut self.lock_feed().held);
-        if was_held {
+        let mut feed = self.lock_feed();
+        if feed.hold == Hold::Held {
+            feed.hold = Hold::Live;
+            drop(feed);
             self.bell.ring();
         }
     }
 
-    /// A read was answered that told everything up to `seq`: if events are held back, they go on
-    /// after it.
+    /// A read is answered: if events are held back, they now wait for [`Entry::was_read_to`].
+    pub(crate) fn is_answering(&self) -> bool {
+        let mut feed = self.lock_feed();
+        let held = feed.hold == Hold::Held;
+        if held {
+            feed.hold = Hold::Answering;
+        }
+        held
+    }
+
+    /// The answer that told everything up to `seq` was written: events go on after it. Not before,
+    /// since what was told no longer keeps the child waiting and is forgotten in the end.
     pub(crate) fn was_read_to(&self, seq: u64) {
         let mut feed = self.lock_feed();
-        if !feed.held {
+        if feed.hold != Hold::Answering {
             return;
         }
-        feed.held = false;
+        feed.hold = Hold::Live;
         if let Some(output) = &mut feed.output {
+            // Back to what the client has: what was on its way to a lost connection is told again.
+            output.rewind_to(seq);
             output.skip_to(seq);
         }
         drop(feed);

@@ -1,8 +1,8 @@
 //! What processes tell, pulled by the writer of the attached connection.
 //!
 //! Nothing is told twice and nothing is kept here: an event that was taken from a process is in the
-//! connection's buffer. A process gets a turn of [`TURN_BYTES`] and then waits until the others had
-//! theirs, so a loud one starves nobody; its exit and close stay behind its own output only.
+//! connection's buffer. A process gets a turn and then waits until the others had theirs, so a loud
+//! one starves nobody; its exit and close stay behind its own output only.
 
 use turnlane_process::{Event, TryNext};
 use turnlane_rpc::FrameWriter;
@@ -10,8 +10,9 @@ use turnlane_rpc::FrameWriter;
 use super::entry::Entry;
 use super::session::Session;
 
-/// How much output a process may tell in one turn.
-const TURN_BYTES: usize = 64 * 1024;
+/// A turn ends with the chunk that passes this: usually one of 64 KiB, and never more than 80 KiB,
+/// which bounds what is lost with a connection.
+const TURN_BYTES: usize = 16 * 1024;
 
 /// Lets one process tell something; how many bytes of frames it was.
 pub(crate) fn turn(session: &Session, entry: &Entry, frames: &mut FrameWriter) -> usize {

@@ -7,9 +7,10 @@ use turnlane_rpc::listen::{self, ConnectionLimit, OwnOrigin, Paths};
 /// Where plain HTTP finds the metrics.
 pub(crate) const METRICS_PATH: &str = "/metrics";
 
-/// Linux doubles it to 256 KiB. What is on its way when a connection is lost must be less than what
-/// stays readable of a process beside its undelivered output (384 KiB, as base64 512 KiB).
-const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+/// Linux doubles it. What is on its way when a connection is lost must be less than what stays
+/// readable of a process beside its undelivered output, 384 KiB: of that, this is 144 KiB (base64),
+/// a batch 91 KiB, the message that was cut in two 64 KiB, and the rest is for the way itself.
+const SEND_BUFFER_BYTES: u32 = 96 * 1024;
 
 /// Options of a server; plain data with the defaults of `[exec_server]` in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

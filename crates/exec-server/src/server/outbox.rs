@@ -5,6 +5,7 @@
 //! calls with long answers wait for room before they make them. The end of a connection is decided
 //! here too, once, by whoever comes first.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -37,12 +38,28 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    answers: Vec<Bytes>,
+    answers: Vec<Answer>,
     /// Waiting here or taken and not yet written.
     answer_bytes: usize,
     ping: bool,
     pong: Option<Bytes>,
     farewell: Option<Farewell>,
+}
+
+/// One answer, and what is to be done when it was written.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) frame: Bytes,
+    pub(crate) then: Option<Then>,
+}
+
+/// Something to be done once an answer was given to the system.
+pub(crate) struct Then(pub(crate) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Then")
+    }
 }
 
 /// How a connection ends.
@@ -78,7 +95,7 @@ impl Farewell {
 /// What the writer is to write before events.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    pub(crate) answers: Vec<Bytes>,
+    pub(crate) answers: Vec<Answer>,
     pub(crate) answer_bytes: usize,
     pub(crate) ping: bool,
     pub(crate) pong: Option<Bytes>,
@@ -115,12 +132,18 @@ impl Outbox {
 
     /// Queues an answer. Never waits; a connection that ends has nobody to tell.
     pub(crate) fn answer(&self, frame: Vec<u8>) {
+        self.answer_then(frame, None);
+    }
+
+    /// The same, with something to be done once it was written; never, if it is not.
+    pub(crate) fn answer_then(&self, frame: Vec<u8>, then: Option<Then>) {
         let mut waiting = self.lock();
         if waiting.farewell.is_some() {
             return;
         }
         waiting.answer_bytes += frame.len();
-        waiting.answers.push(frame.into());
+        let frame = frame.into();
+        waiting.answers.push(Answer { frame, then });
         drop(waiting);
         self.wake.notify_one();
     }
@@ -182,7 +205,7 @@ impl Outbox {
         let mut waiting = self.lock();
         let answers = std::mem::take(&mut waiting.answers);
         Work {
-            answer_bytes: answers.iter().map(Bytes::len).sum(),
+            answer_bytes: answers.iter().map(|answer| answer.frame.len()).sum(),
             answers,
             ping: std::mem::take(&mut waiting.ping),
             pong: waiting.pong.take(),
@@ -214,6 +237,12 @@ impl Responder {
             Ok(result) => self.outbox.answer(encode::result(&self.id, &result)),
             Err(error) => self.fail(&error),
         }
+    }
+
+    /// The same for a result, with something to be done once it was written.
+    pub(crate) fn respond_then(&self, result: &impl Serialize, then: Option<Then>) {
+        let frame = encode::result(&self.id, result);
+        self.outbox.answer_then(frame, then);
     }
 
     pub(crate) fn fail(&self, error: &ErrorObject) {
@@ -249,6 +278,8 @@ mod tests {
         outbox.close(Farewell::new(1000, "second"));
         outbox.answer(b"lost".to_vec());
         assert_eq!(outbox.farewell().unwrap().reason, "first");
-        assert_eq!(outbox.take().answers, [Bytes::from_static(b"kept")]);
+        let answers = outbox.take().answers;
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].frame, "kept");
     }
 }

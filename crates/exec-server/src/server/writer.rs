@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use turnlane_rpc::{FrameWriter, WriteError};
 
 use super::events;
-use super::outbox::{Farewell, LastWords, Outbox};
+use super::outbox::{Farewell, LastWords, Outbox, Then};
 
 /// A connection that takes not one byte for this long is given up.
 pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
@@ -23,7 +23,7 @@ pub(crate) const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
 /// Events are encoded up to this much before they are written. What is in flight when a connection
 /// is lost must be readable afterwards, so this stays far below what is retained.
-const BATCH_BYTES: usize = 64 * 1024;
+const BATCH_BYTES: usize = 16 * 1024;
 
 /// What the task owns.
 #[derive(Debug)]
@@ -48,8 +48,10 @@ impl Writer {
             if let Some(payload) = work.pong {
                 self.frames.push_pong(&payload);
             }
+            let mut then = Vec::new();
             for answer in work.answers {
-                self.frames.push(answer);
+                self.frames.push(answer.frame);
+                then.extend(answer.then);
             }
             if ends {
                 break;
@@ -62,7 +64,12 @@ impl Writer {
             tokio::select! {
                 biased;
                 written = self.frames.flush(STALL_MAX) => match written {
-                    Ok(()) => outbox.written(answer_bytes),
+                    Ok(()) => {
+                        outbox.written(answer_bytes);
+                        for Then(act) in then {
+                            act();
+                        }
+                    }
                     Err(WriteError::Stalled) => {
                         outbox.close(Farewell::new(1001, "the peer stopped reading"));
                     }

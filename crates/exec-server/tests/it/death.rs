@@ -74,6 +74,15 @@ async fn a_server_that_is_asked_to_end_ends_all_and_says_goodbye() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_comes_after_the_end_is_sent_away() {
+    let host = Host::start();
+    host.server.stop().await;
+    let mut late = host.ws().await;
+    assert_eq!(late.got().await, Got::Closed(Some(1001)));
+    host.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_request_to_end_is_carried_out_by_force() {
     let mut host = HostProcess::start(&[]).await;
     let mut wire = host.v1().await;

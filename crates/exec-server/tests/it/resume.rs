@@ -19,7 +19,7 @@ struct Cable {
 }
 
 /// How much may be on its way: what a client has not read when a connection is lost is gone for it.
-const ON_THE_WAY_BYTES: u32 = 32 * 1024;
+const ON_THE_WAY_BYTES: u32 = 16 * 1024;
 
 impl Cable {
     async fn to(host: &Host) -> Self {
@@ -50,7 +50,7 @@ async fn carry(client: TcpStream, server: TcpStream) {
     let (mut from_server, mut to_server) = server.into_split();
     let up = tokio::io::copy(&mut from_client, &mut to_server);
     let down = async {
-        let mut buffer = vec![0; 16 * 1024];
+        let mut buffer = vec![0; 4 * 1024];
         while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
             if to_client.write_all(&buffer[..count]).await.is_err() {
                 break;

@@ -246,6 +246,15 @@ impl Shared {
         closed
     }
 
+    /// What was taken after `seq` is told again, as far as it is still there.
+    pub(crate) fn recall(&self, seq: u64) {
+        let mut state = self.lock();
+        if seq < state.consumer.position {
+            let position = state.store.recall(seq);
+            state.consumer.position = position.min(state.consumer.position);
+        }
+    }
+
     pub(crate) fn set_window(&self, bytes: usize) {
         let mut state = self.lock();
         state.window = bytes;

@@ -173,7 +173,7 @@ impl Store {
         }
     }
 
-    /// Everything up to `through` was delivered; never moves back.
+    /// Everything up to `through` was delivered; never moves back, as [`Store::recall`] does.
     pub(crate) fn deliver(&mut self, through: u64) {
         let through = through.min(self.last_seq());
         if through <= self.delivered {
@@ -186,6 +186,22 @@ impl Store {
             self.undelivered_chunks -= delivered.chunks;
         }
         self.evict();
+    }
+
+    /// What was delivered after `after` was not, and is kept until it is again; what was evicted
+    /// cannot come back. The number after which everything is there.
+    pub(crate) fn recall(&mut self, after: u64) -> u64 {
+        let after = after.max(self.last_evicted);
+        if self.retains || after >= self.delivered {
+            return self.delivered;
+        }
+        self.delivered = after;
+        for stream in &mut self.streams {
+            let recalled = stream.recall(after);
+            self.undelivered_bytes += recalled.bytes;
+            self.undelivered_chunks += recalled.chunks;
+        }
+        after
     }
 
     /// From now on everything counts as delivered at once.

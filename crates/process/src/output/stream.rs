@@ -107,6 +107,30 @@ impl Stream {
         delivered
     }
 
+    /// Marks what is kept after `after` as not delivered; what that changed.
+    pub(super) fn recall(&mut self, after: u64) -> Delivered {
+        let mut recalled = Delivered::default();
+        let mut count = |chunk: &Chunk| {
+            recalled.bytes += chunk.bytes.len();
+            recalled.chunks += 1;
+        };
+        while let Some(last) = self.tail_taken.checked_sub(1)
+            && let Some(chunk) = self.tail.get(last)
+            && chunk.seq > after
+        {
+            count(chunk);
+            self.tail_taken = last;
+        }
+        while let Some(last) = self.head_taken.checked_sub(1)
+            && let Some(chunk) = self.head.get(last)
+            && chunk.seq > after
+        {
+            count(chunk);
+            self.head_taken = last;
+        }
+        recalled
+    }
+
     /// What the tail holds, if its oldest chunk may go.
     pub(super) fn can_give(&self) -> Option<usize> {
         (self.tail_taken > 0).then_some(self.tail_charge)

@@ -75,6 +75,14 @@ impl Output {
         self.has_ended |= closed.is_some_and(|closed| closed <= seq);
     }
 
+    /// Moves the position back: what was taken after `seq` counts as undelivered and is told again,
+    /// unless it is no longer there. For a consumer that lost what it took.
+    pub fn rewind_to(&mut self, seq: u64) {
+        self.shared.recall(seq);
+        let closed = self.shared.lock().store.closed();
+        self.has_ended = closed.is_some_and(|(closed, _)| closed <= self.position());
+    }
+
     /// The number of the last event that was taken.
     pub fn position(&self) -> u64 {
         self.shared.lock().consumer.position

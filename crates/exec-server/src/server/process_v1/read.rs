@@ -1,8 +1,9 @@
 //! `process/read`: what is retained of a process, told or not, without consuming it.
 //!
-//! It is also how a resumed client catches up: the first answer after a resume moves the live events
-//! of its process to where the answer ends.
+//! It is also how a resumed client catches up: its `afterSeq` says what it has, and the first answer
+//! after a resume moves the live events of its process to where the answer ends, forward or back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -13,12 +14,15 @@ use turnlane_protocol::exec_server::process::{Chunk, ReadAnswer, ReadParams};
 
 use super::super::encode;
 use super::super::entry::Entry;
-use super::super::outbox::Responder;
+use super::super::outbox::{Responder, Then};
 use super::super::session::Session;
 use super::{process_of, started};
 
 /// The longest a read waits.
 const WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// The first page after a resume is no longer than this, if it can be told in pieces.
+const CATCH_UP_BYTES: usize = 64 * 1024;
 
 /// `process/read`; the future answers when there is something, or when its time is over.
 pub(crate) fn read(
@@ -42,11 +46,39 @@ pub(crate) fn read(
         }
         // A page is long; it is made when there is room for it.
         responder.outbox.room().await;
-        let page = process.read(after, bytes_max);
-        let told = page.next_seq.saturating_sub(1);
-        responder.respond(answer(&entry, page));
-        entry.was_read_to(told);
+        let mut page = process.read(after, bytes_max);
+        let then = entry.is_answering().then(|| {
+            shorten(&mut page);
+            let (entry, told) = (Arc::clone(&entry), page.next_seq.saturating_sub(1));
+            Then(Box::new(move || entry.was_read_to(told)))
+        });
+        match answer(&entry, page) {
+            Err(error) => responder.fail(&error),
+            Ok(answer) => responder.respond_then(&answer, then),
+        }
     })
+}
+
+/// Leaves the rest of a long page to live events, which follow. A page that is lost with a second
+/// connection would be lost whole, and may be longer than what stays readable.
+fn shorten(page: &mut Page) {
+    let mut bytes = 0;
+    let fitting = page.chunks.iter().take_while(|(_, _, chunk)| {
+        bytes += chunk.len();
+        bytes <= CATCH_UP_BYTES
+    });
+    let kept = fitting.count().max(1);
+    // With something missing, live events could not go on from here without a gap.
+    if page.truncated || kept >= page.chunks.len() {
+        return;
+    }
+    page.chunks.truncate(kept);
+    if let Some((seq, ..)) = page.chunks.last() {
+        page.next_seq = seq + 1;
+    }
+    let told = page.next_seq;
+    page.exited = page.exited.filter(|(seq, _)| *seq < told);
+    page.closed = page.closed.filter(|seq| *seq < told);
 }
 
 /// Whether a read that may wait has to.

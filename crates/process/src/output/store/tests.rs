@@ -68,6 +68,37 @@ fn events_are_numbered_without_gaps_and_told_in_order() {
 }
 
 #[test]
+fn what_was_delivered_and_lost_is_undelivered_again_as_far_as_it_is_there() {
+    let mut store = Store::new(PIPES, Delivery::Stream, 100_000);
+    for _ in 0..40 {
+        push(&mut store, StreamName::Stdout, 4096);
+        store.deliver(store.last_seq());
+    }
+    let last = store.last_seq();
+    assert_eq!(
+        (store.recall(last - 3), store.undelivered_bytes()),
+        (last - 3, 3 * 4096)
+    );
+    // What comes now evicts only what is delivered.
+    for _ in 0..40 {
+        push(&mut store, StreamName::Stdout, 4096);
+    }
+    assert!(!store.read(last - 3, None).truncated);
+    store.deliver(store.last_seq());
+    let there = store.recall(0);
+    assert!(there > 0, "what is gone does not come back");
+    let dense: Vec<u64> = store
+        .read(there, None)
+        .chunks
+        .iter()
+        .map(|(seq, ..)| *seq)
+        .collect();
+    assert_eq!(dense, (there + 1..=store.last_seq()).collect::<Vec<_>>());
+    store.deliver(store.last_seq());
+    assert_eq!(store.undelivered_bytes(), 0);
+}
+
+#[test]
 fn a_chunk_that_overflows_the_head_becomes_two() {
     let mut store = Store::new(terminal(), Delivery::Retain, 8 * 1000);
     store.push(StreamName::Pty, counted(0, 2000));
