@@ -118,7 +118,10 @@ impl Server {
             let mut stalled = self.connect(Link::WebSocket).await?.into_frames();
             let flood = r#"{"id":0,"method":"flood","params":{}}"#;
             stalled.writer.push(flood.into());
-            stalled.writer.flush(std::time::Duration::from_secs(10)).await?;
+            stalled
+                .writer
+                .flush(std::time::Duration::from_secs(10))
+                .await?;
             let (peer, _inbox) =
                 Peer::start(self.connect(Link::WebSocket).await?, PeerOptions::default());
             // The flood is under way when this is answered; its 32 MiB stay in the outbox.

@@ -43,6 +43,11 @@ pub(crate) enum Command {
     AppServer(AppServer),
 
     /// Run commands and read files here for a client elsewhere: Codex, or any program
+    ///
+    /// Two dialects share one port and are told apart by a client's first message: `exec-server.v0`,
+    /// and `process.v1`, which is what Codex speaks to a remote environment plus extensions of ours.
+    /// Whatever a command starts is ended with it: on request, when its client goes away, and when
+    /// this server dies.
     ExecServer(ExecServer),
 
     /// What this machine offers to contain and confine commands, and why something better is absent

@@ -6,12 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use turnlane_rpc::auth::{AuthMode, AuthOptions};
 
-/// Serve processes and files to clients.
-///
-/// Two dialects share one port and are told apart by a client's first message: `exec-server.v0`,
-/// and `process.v1`, which is what Codex speaks to a remote environment plus extensions of ours.
-/// Whatever a command starts is ended with it: on request, when its client goes away, and when this
-/// server dies.
+/// What `turnlane exec-server` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ExecServer {
@@ -22,9 +17,6 @@ pub(crate) struct ExecServer {
     /// Which dialect a client speaks that does not say so
     #[arg(long, value_enum)]
     pub(crate) dialect: Option<DialectArg>,
-
-    #[command(flatten)]
-    pub(crate) auth: AuthArgs,
 
     /// End when standard input does, so that whoever started us need not remember to stop us
     #[arg(long)]
@@ -37,6 +29,10 @@ pub(crate) struct ExecServer {
     /// One setting for this run, as in config.toml: `-c exec_server.max_connections=8`
     #[arg(short = 'c', value_name = "KEY=VALUE")]
     pub(crate) config: Vec<String>,
+
+    // Last: its heading would also stand above what follows.
+    #[command(flatten)]
+    pub(crate) auth: AuthArgs,
 }
 
 const AFTER_HELP: &str = "\
