@@ -40,6 +40,9 @@ impl Proxy {
                 let (near, _) = listener.accept().await.unwrap();
                 let number = counted.fetch_add(1, Ordering::Relaxed);
                 let far = small_socket().connect(upstream).await.unwrap();
+                for socket in [&near, &far] {
+                    socket.set_nodelay(true).unwrap();
+                }
                 let cut = cuts.get(number).copied();
                 open.spawn(async move { forward(near, far, cut.unwrap_or(usize::MAX)).await });
             }
@@ -149,7 +152,8 @@ async fn read_all(mut output: ProcessOutput) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_whole_however_often_the_connection_is_cut() {
-    const LINES: usize = 1_400_000;
+    // Below what the client queues for a reader that is slow: nothing here depends on its speed.
+    const LINES: usize = 500_000;
     let mut expected = String::new();
     for line in 1..=LINES {
         writeln!(expected, "{line}").unwrap();
@@ -157,11 +161,10 @@ async fn output_is_whole_however_often_the_connection_is_cut() {
     let host = Host::start();
     for round in 0..rounds() {
         let mut dice = Dice(round + 1);
-        // The first cut may come at any moment after the handshake. A later one comes when what was
-        // lost with the one before is read again: a server promises what was on its way once.
-        let first = 3000 + dice.below(3_000_000);
-        let mut later = || 2_000_000 + dice.below(1_500_000);
-        let proxy = Proxy::start(&host.url, vec![first, later(), later()]);
+        // A cut may come at any moment after the handshake, also before what was lost with the one
+        // before is told again.
+        let mut cut = || 3000 + dice.below(1_200_000);
+        let proxy = Proxy::start(&host.url, vec![cut(), cut(), cut()]);
         let client = client(&proxy).await;
         let mut events = client.events();
         let process = client
@@ -172,7 +175,8 @@ async fn output_is_whole_however_often_the_connection_is_cut() {
         let got = within("the whole output", DEADLINE, reading).await.unwrap();
         assert_eq!(got.len(), expected.len(), "round {round}");
         assert!(got == expected.as_bytes(), "round {round}");
-        assert_eq!(proxy.connections(), 4, "cut three times");
+        // More when a new connection came before the server had missed the old one.
+        assert!(proxy.connections() >= 4, "cut three times");
         let mut resumed = 0;
         while let Some(event) = events.try_next() {
             resumed += usize::from(event == Event::Resumed);
@@ -221,7 +225,7 @@ async fn an_exit_while_nobody_was_connected_is_told() {
     let exit = process.wait(Until::Closed, Some(DEADLINE)).await.unwrap();
     let exit = exit.unwrap();
     assert_eq!((exit.code, exit.signal), (143, Some(15)));
-    assert_eq!(proxy.connections(), 2);
+    assert!(proxy.connections() >= 2);
     drop(client);
     stop(&host).await;
 }
