@@ -30,6 +30,9 @@ const LOUD_PIPE_BYTES: usize = 256 * 1024;
 /// writing.
 const TERMINAL_PENDING_MAX: usize = 64 * 1024;
 
+/// Half a page: a terminal that gives this much at once probably has more.
+const TERMINAL_MUCH: usize = 2048;
+
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
@@ -190,7 +193,7 @@ impl Source {
     /// Reads once; `None` if there is nothing now.
     fn take(&self, most: usize) -> Option<Taken> {
         loop {
-            return match read_chunk(&self.fd, most) {
+            return match read_chunk(&self.fd, self.name, most) {
                 Ok(bytes) if bytes.is_empty() => Some(Taken::End),
                 Ok(bytes) => Some(Taken::Bytes(bytes)),
                 Err(Errno::INTR) => continue,
@@ -214,24 +217,35 @@ fn watch(fd: OwnedFd, interest: Interest) -> io::Result<Arc<AsyncFd<OwnedFd>>> {
     Ok(Arc::new(watched?))
 }
 
-fn read_chunk(fd: impl AsFd, most: usize) -> Result<Bytes, Errno> {
+/// Reads at most `most` bytes. A terminal gives no more than a page at a time; one that gave much is
+/// asked again, so that a loud one does not cost a chunk for every page.
+fn read_chunk(fd: impl AsFd, name: StreamName, most: usize) -> Result<Bytes, Errno> {
     BUFFER.with(|cell| {
         let mut buffer = cell.take();
         buffer.clear();
         buffer.reserve_exact(READ_MAX);
-        let spare = buffer.spare_capacity_mut();
-        let most = most.min(spare.len());
-        let count = match read(fd, &mut spare[..most]) {
-            Ok((read, _)) => read.len(),
-            Err(error) => {
-                cell.set(buffer);
-                return Err(error);
+        let most = most.min(READ_MAX);
+        loop {
+            let so_far = buffer.len();
+            let spare = buffer.spare_capacity_mut();
+            let count = match read(&fd, &mut spare[..most - so_far]) {
+                Ok((read, _)) => read.len(),
+                // What was read before is told first; the next read finds the same.
+                Err(_) if so_far > 0 => 0,
+                Err(error) => {
+                    cell.set(buffer);
+                    return Err(error);
+                }
+            };
+            // SAFETY: the read has filled the first `count` bytes of the spare room, which begins
+            // at `so_far`.
+            unsafe { buffer.set_len(so_far + count) };
+            let goes_on = name == StreamName::Pty && count >= TERMINAL_MUCH;
+            if !goes_on || buffer.len() >= most {
+                break;
             }
-        };
-        // SAFETY: the buffer was empty, and the read has filled the first `count` bytes of its spare
-        // room.
-        unsafe { buffer.set_len(count) };
-        if count >= READ_MAX / 2 {
+        }
+        if buffer.len() >= READ_MAX / 2 {
             return Ok(buffer.into());
         }
         let bytes = Bytes::copy_from_slice(&buffer);
