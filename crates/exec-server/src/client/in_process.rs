@@ -27,6 +27,7 @@ use super::error::ClientError;
 use super::events::{Event, Hub, ProcessId};
 use super::remote::{Place, RemoteProcess, Snapshot, Started};
 use super::start_spec::StartSpec;
+use crate::server::failure;
 use pump::Pump;
 
 /// The client's side of a service in this program.
@@ -81,7 +82,7 @@ impl Local {
         spec: &StartSpec,
     ) -> Result<RemoteProcess, ClientError> {
         let process = self.service.spawn(spec.to_spec()?).await;
-        let process = process.map_err(spawn_failed)?;
+        let process = process.map_err(|error| spawn_failed(&error))?;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let id = ProcessId::new(&format!("p{number}"));
         let cell = Cell::new(id, spec.io, Arc::clone(&self.hub), None);
@@ -221,9 +222,8 @@ fn input_failed(error: InputError) -> ClientError {
 }
 
 /// In the words a server would use.
-fn spawn_failed(error: SpawnError) -> ClientError {
-    let _ = &error;
-    ClientError::rpc(-32603, error.to_string())
+fn spawn_failed(error: &SpawnError) -> ClientError {
+    failure::spawn(error).into()
 }
 
 fn listed(entry: &Entry, listed: &Listed) -> wire::ListedProcess {

@@ -243,7 +243,7 @@ impl Entry {
 }
 
 /// A look at all that is retained, but only where a policy is in force.
-fn was_denied(process: &Process) -> bool {
+pub(crate) fn was_denied(process: &Process) -> bool {
     let confined = &process.info().sandbox;
     if !confined.is_enforced() {
         return false;

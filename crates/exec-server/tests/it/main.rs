@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod client;
 mod death;
 mod extensions;
 mod hostile;

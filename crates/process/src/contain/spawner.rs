@@ -173,7 +173,8 @@ impl Spawner {
     async fn ask_keeper(&self, request: Request) -> Result<Running, SpawnError> {
         let mut kept = self.keeper(None).await?;
         let starting = loop {
-            match link.begin(&request.plan, &request.ends, ruleset) {
+            let ruleset = request.ruleset.as_ref().map(AsFd::as_fd);
+            match kept.keeper.begin(&request.plan, &request.ends, ruleset) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     let room = kept.keeper.room().map_err(|error| not_started(&error))?;
                     let room = self.watched(room, Interest::WRITABLE)?;
@@ -186,7 +187,7 @@ impl Spawner {
                 begun => break begun.map_err(|error| not_started(&error))?,
             }
         };
-        let mut starting = self.watched(starting)?;
+        let mut starting = self.watched(starting, Interest::READABLE)?;
         let held = loop {
             // Cleared before the receive, so that a result in between is reported again.
             starting
@@ -199,7 +200,7 @@ impl Spawner {
             }
         };
         drop(starting);
-        let held = self.watched(held)?;
+        let held = self.watched(held, Interest::READABLE)?;
         Ok(Running::held(
             held,
             kept.generation,
@@ -207,9 +208,9 @@ impl Spawner {
         ))
     }
 
-    fn watched<T: Steady>(&self, inner: T) -> Result<Watched<T>, SpawnError> {
+    fn watched<T: Steady>(&self, inner: T, interest: Interest) -> Result<Watched<T>, SpawnError> {
         let _runtime = self.shared.handle().enter();
-        watch(inner, Interest::READABLE).map_err(|failed| no_watch(&failed.error))
+        watch(inner, interest).map_err(|failed| no_watch(&failed.error))
     }
 
     /// The keeper in office, waited for if the last one died; `dead` is one that certainly did.

@@ -14,6 +14,7 @@ mod input;
 mod limits;
 mod many;
 mod output;
+mod sandbox;
 mod speed;
 mod support;
 

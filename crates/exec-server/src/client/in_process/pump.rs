@@ -17,6 +17,7 @@ use super::Local;
 use crate::client::cell::{Cell, Told};
 use crate::client::error::ClientError;
 use crate::client::events::Exit;
+use crate::server::entry::was_denied;
 
 /// Events that are taken from one process before the others have their turn.
 const EVENTS_AT_ONCE: usize = 16;
@@ -176,10 +177,7 @@ impl Source {
                 process::Reason::Timeout => Reason::Timeout,
                 process::Reason::Lost => Reason::Lost,
             }),
-            sandbox_denied: {
-                let _ = &self.process;
-                false
-            },
+            sandbox_denied: was_denied(&self.process),
         }
     }
 }
