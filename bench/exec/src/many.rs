@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use turnlane_process::{ContainmentKind, Options, ProcessService, Spec, Until};
 
-use crate::sample::{Sample, float, head, row, shown};
+use crate::sample::{Figures, float, head};
 use crate::servers::{Server, Whose};
 use crate::wire::{Process, Wire};
 use crate::{bare, cpu_time, now, runtime};
@@ -13,27 +13,10 @@ const ROUNDS: usize = 5;
 const SPAWNS: usize = 1500;
 const IN_FLIGHT: usize = 32;
 
-#[derive(Default)]
-struct Figures {
-    rate: Sample,
-    cpu: Sample,
-}
-
-impl Figures {
-    fn add(&mut self, elapsed: f64, cpu: f64) {
-        self.rate.value(float(SPAWNS) / elapsed);
-        self.cpu.value(cpu * 1e6 / float(SPAWNS));
-    }
-
-    fn line(&self, name: &str, limit: &Self) {
-        row(&[
-            name.to_owned(),
-            shown(self.rate.median()),
-            shown(self.rate.median() / limit.rate.median()),
-            shown(self.cpu.median()),
-            shown(self.cpu.median() / limit.cpu.median()),
-        ]);
-    }
+/// One round: seconds of the clock and of the processor.
+fn add(figures: &mut Figures, elapsed: f64, cpu: f64) {
+    figures.rate.value(float(SPAWNS) / elapsed);
+    figures.cpu.value(cpu * 1e6 / float(SPAWNS));
 }
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -56,7 +39,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         for _ in 0..ROUNDS {
             let before = cpu_time();
             let elapsed = bare::spawn_many(&["/bin/true"], SPAWNS, IN_FLIGHT)?;
-            limit.add(elapsed.as_secs_f64(), cpu_time() - before);
+            add(&mut limit, elapsed.as_secs_f64(), cpu_time() - before);
             for (server, figures) in servers.iter().zip(&mut wires) {
                 if let Some(server) = server {
                     over_the_wire(server, figures).await?;
@@ -117,7 +100,7 @@ async fn over_the_wire(server: &Server, figures: &mut Figures) -> anyhow::Result
         }
     }
     let elapsed = begun.elapsed().as_secs_f64();
-    figures.add(elapsed, server.cpu_time()? - before);
+    add(figures, elapsed, server.cpu_time()? - before);
     Ok(())
 }
 
@@ -142,6 +125,6 @@ async fn in_the_library(service: &ProcessService, figures: &mut Figures) -> anyh
         ended??;
     }
     let elapsed = begun.elapsed().as_secs_f64();
-    figures.add(elapsed, cpu_time() - before);
+    add(figures, elapsed, cpu_time() - before);
     Ok(())
 }

@@ -12,7 +12,7 @@ use turnlane_rpc::auth::WsAuth;
 use turnlane_rpc::connect::{self, connect_ws};
 use turnlane_rpc::listen::{self, Listener};
 
-use crate::sample::{Sample, float, head, row, shown};
+use crate::sample::{Figures, float, head, shown};
 use crate::servers::{Server, Whose};
 use crate::wire::{Process, Wire};
 use crate::{bare, cpu_time, now, runtime};
@@ -22,27 +22,11 @@ const PIPE_MB: usize = 512;
 const TERMINAL_MB: usize = 24;
 const MB: usize = 1_000_000;
 
-#[derive(Default)]
-struct Figures {
-    rate: Sample,
-    cpu: Sample,
-}
-
-impl Figures {
-    fn add(&mut self, megabytes: usize, elapsed: Duration, cpu: f64) {
-        self.rate.value(float(megabytes) / elapsed.as_secs_f64());
-        self.cpu.value(cpu * 1e3 / float(megabytes));
-    }
-
-    fn line(&self, name: &str, limit: &Self) {
-        row(&[
-            name.to_owned(),
-            shown(self.rate.median()),
-            shown(self.rate.median() / limit.rate.median()),
-            shown(self.cpu.median()),
-            shown(self.cpu.median() / limit.cpu.median()),
-        ]);
-    }
+/// One round.
+fn add(figures: &mut Figures, megabytes: usize, elapsed: Duration, cpu: f64) {
+    let rate = float(megabytes) / elapsed.as_secs_f64();
+    figures.rate.value(rate);
+    figures.cpu.value(cpu * 1e3 / float(megabytes));
 }
 
 pub(crate) fn pipes() -> anyhow::Result<()> {
@@ -58,7 +42,7 @@ pub(crate) fn pipes() -> anyhow::Result<()> {
         |_| {
             let (begun, before) = (now(), cpu_time());
             anyhow::ensure!(bare::drain_pipe(&argv)? == PIPE_MB * MB, "a short read");
-            pipe.add(PIPE_MB, begun.elapsed(), cpu_time() - before);
+            add(&mut pipe, PIPE_MB, begun.elapsed(), cpu_time() - before);
             Ok(())
         },
         &mut socket,
@@ -98,7 +82,12 @@ pub(crate) fn terminals() -> anyhow::Result<()> {
                 bare::drain_terminal(&argv)? == TERMINAL_MB * MB,
                 "a short read"
             );
-            terminal.add(TERMINAL_MB, begun.elapsed(), cpu_time() - before);
+            add(
+                &mut terminal,
+                TERMINAL_MB,
+                begun.elapsed(),
+                cpu_time() - before,
+            );
             Ok(())
         },
         &mut Figures::default(),
@@ -153,7 +142,7 @@ fn contenders(
                 wire.flush().await?;
                 anyhow::ensure!(wire.drain().await? == megabytes * MB, "lost output");
                 let cpu = cpu_time() + server.cpu_time()? - before;
-                figures.add(megabytes, begun.elapsed(), cpu);
+                add(figures, megabytes, begun.elapsed(), cpu);
                 anyhow::Ok(())
             })?;
         }
@@ -172,7 +161,12 @@ fn contenders(
                 }
             }
             anyhow::ensure!(bytes == megabytes * MB, "lost output");
-            figures[2].add(megabytes, begun.elapsed(), cpu_time() - before);
+            add(
+                &mut figures[2],
+                megabytes,
+                begun.elapsed(),
+                cpu_time() - before,
+            );
             anyhow::Ok(())
         })?;
     }
@@ -227,7 +221,7 @@ fn bare_websocket(megabytes: usize, figures: &mut Figures) -> anyhow::Result<()>
         }
         anyhow::Ok(())
     })?;
-    figures.add(megabytes, begun.elapsed(), cpu_time() - before);
+    add(figures, megabytes, begun.elapsed(), cpu_time() - before);
     match server.join() {
         Ok(ended) => ended,
         Err(_) => anyhow::bail!("the bare server panicked"),

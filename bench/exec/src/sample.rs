@@ -38,6 +38,26 @@ impl Sample {
     }
 }
 
+/// How much per second, and what computing it cost.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) rate: Sample,
+    pub(crate) cpu: Sample,
+}
+
+impl Figures {
+    /// A row with both and their ratios to a limit.
+    pub(crate) fn line(&self, name: &str, limit: &Self) {
+        row(&[
+            name.to_owned(),
+            shown(self.rate.median()),
+            shown(self.rate.median() / limit.rate.median()),
+            shown(self.cpu.median()),
+            shown(self.cpu.median() / limit.cpu.median()),
+        ]);
+    }
+}
+
 /// A number for people; nothing where nothing was measured.
 pub(crate) fn shown(value: f64) -> String {
     if value.is_nan() {

@@ -10,4 +10,5 @@
 pub mod client;
 mod fs;
 mod intent;
+mod local;
 pub mod server;

@@ -18,7 +18,7 @@ use turnlane_protocol::exec_server::v0;
 
 use super::error::ClientError;
 use super::peer::Peer;
-use crate::intent;
+use crate::{intent, local};
 
 /// One process to start. [`StartSpec::new`] gives the defaults.
 #[derive(Clone, Debug)]
@@ -173,10 +173,10 @@ impl StartSpec {
         spec.env = EnvSpec {
             policy: self
                 .env_policy
-                .as_ref()
-                .map(policy_to_local)
+                .clone()
+                .map(local::env_policy)
                 .unwrap_or_default(),
-            vars: to_os(&self.env),
+            vars: local::variables(self.env.clone()),
         };
         spec.io = self.io;
         spec.timeout = self.timeout;
@@ -220,27 +220,6 @@ fn uri_of(path: &Path) -> String {
 
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn to_os(vars: &BTreeMap<String, String>) -> BTreeMap<std::ffi::OsString, std::ffi::OsString> {
-    let pairs = vars.iter();
-    pairs
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
-}
-
-fn policy_to_local(policy: &EnvPolicy) -> turnlane_process::EnvPolicy {
-    turnlane_process::EnvPolicy {
-        inherit: match policy.inherit {
-            wire::Inherit::All => turnlane_process::Inherit::All,
-            wire::Inherit::Core => turnlane_process::Inherit::Core,
-            wire::Inherit::None => turnlane_process::Inherit::None,
-        },
-        ignore_default_excludes: policy.ignore_default_excludes,
-        exclude: policy.exclude.clone(),
-        set: to_os(&policy.set),
-        include_only: policy.include_only.clone(),
-    }
 }
 
 fn limits_to_wire(limits: &Limits) -> wire::Limits {

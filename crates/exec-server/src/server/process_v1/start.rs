@@ -1,14 +1,13 @@
 //! `process/start`: from params to a specification, or to what is wrong with them.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use turnlane_process::{
-    Confined, EnvPolicy, EnvSpec, FsEnforcement, Inherit, Io, Limits, NetworkEnforcement, Sandbox,
-    Spec, Stdin, Survivors, TerminalSize,
+    Confined, EnvSpec, FsEnforcement, Inherit, Io, Limits, NetworkEnforcement, Sandbox, Spec,
+    Stdin, Survivors, TerminalSize,
 };
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::exec_server::file_uri;
@@ -21,7 +20,7 @@ use super::super::outbox::Responder;
 use super::super::session::{Claim, Session};
 use super::super::{failure, start as launching};
 use super::{ID_BYTES_MAX, size};
-use crate::intent;
+use crate::{intent, local};
 
 /// `process/start`; the future answers.
 pub(crate) fn start(
@@ -98,8 +97,8 @@ fn spec(params: StartParams, cwd: PathBuf) -> Result<Spec, ErrorObject> {
     let mut spec = Spec::new(params.argv, cwd);
     spec.arg0 = params.arg0.map(OsString::from);
     spec.env = EnvSpec {
-        policy: params.env_policy.map(env_policy).unwrap_or_default(),
-        vars: os_strings(params.env),
+        policy: params.env_policy.map(local::env_policy).unwrap_or_default(),
+        vars: local::variables(params.env),
     };
     spec.io = io;
     spec.timeout = params.timeout_ms.map(Duration::from_millis);
@@ -109,27 +108,6 @@ fn spec(params: StartParams, cwd: PathBuf) -> Result<Spec, ErrorObject> {
         Some(process::Survivors::End) => Survivors::End,
     };
     Ok(spec)
-}
-
-fn os_strings(variables: BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
-    variables
-        .into_iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
-}
-
-fn env_policy(policy: process::EnvPolicy) -> EnvPolicy {
-    EnvPolicy {
-        inherit: match policy.inherit {
-            process::Inherit::All => Inherit::All,
-            process::Inherit::Core => Inherit::Core,
-            process::Inherit::None => Inherit::None,
-        },
-        ignore_default_excludes: policy.ignore_default_excludes,
-        exclude: policy.exclude,
-        set: os_strings(policy.set),
-        include_only: policy.include_only,
-    }
 }
 
 fn limits(limits: process::Limits) -> Limits {
