@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use turnlane_process::{Event, Io, Options, ProcessService, Spec, TerminalSize};
+use turnlane_protocol::exec_server::Blob;
 use turnlane_rpc::Inbound;
 use turnlane_rpc::auth::WsAuth;
 use turnlane_rpc::connect::{self, connect_ws};
@@ -200,7 +201,9 @@ fn bare_websocket(megabytes: usize, figures: &mut Figures) -> anyhow::Result<()>
             let mut frames = first.duplex.into_frames();
             let writer = &mut frames.writer;
             for _ in 0..messages {
-                writer.push(Bytes::from(STANDARD.encode(&chunk)));
+                let mut encoded = vec![0; Blob::encoded_bytes(chunk.len())];
+                Blob::encode_to(&chunk, &mut encoded);
+                writer.push(Bytes::from(encoded));
                 writer.flush(Duration::from_secs(30)).await?;
             }
             stop.cancel();
