@@ -289,6 +289,46 @@ async fn nothing_is_left_when_the_server_is_killed() {
     gone.await.unwrap();
 }
 
+/// The children of a process whose name is this.
+fn children(of: i32, name: &str) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let status = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/status"));
+    let fits = |pid: &i32| {
+        status(pid).is_ok_and(|text| {
+            text.contains(&format!("Name:\t{name}\n")) && text.contains(&format!("PPid:\t{of}\n"))
+        })
+    };
+    pids.filter(fits).collect()
+}
+
+#[tokio::test]
+async fn a_killed_keeper_costs_what_runs_and_nothing_that_comes() {
+    let home = TempHome::new().unwrap();
+    let mark = "1000.33";
+    let arguments = ["--listen", "ws://127.0.0.1:0", "--ws-auth", "none"];
+    let (server, url) = start(&home, &arguments).await;
+    let keepers = children(server.pid(), "tl-keeper");
+    let [keeper] = keepers[..] else {
+        return turnlane_testkit::skipped("a killed keeper: this machine has only process groups");
+    };
+    let duplex = connect_ws(&url, &connect::Options::default())
+        .await
+        .unwrap();
+    let mut client = client(duplex).await;
+    start_tree(&mut client, "before", false, mark).await;
+    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let exited = client.message("process/exited").await.unwrap();
+    assert_eq!(exited["params"]["exitCode"], -1, "{exited:#}");
+    assert_eq!(exited["params"]["reason"], "lost");
+    let gone = eventually("the tree to end", DEADLINE, async || alive(mark) == 0);
+    gone.await.unwrap();
+    start_tree(&mut client, "after", false, mark).await;
+    let ended = client.call("session/end", json!({})).await.unwrap();
+    assert_eq!(ended["result"]["ended"], 1);
+}
+
 #[tokio::test]
 async fn a_bad_configuration_is_named_with_file_and_line() {
     let home = TempHome::new().unwrap();
