@@ -121,11 +121,12 @@ pub(super) async fn a_terminal_is_one_stream_that_can_be_typed_into(place: &Plac
     assert!(told.iter().all(|(stream, _)| *stream == StreamName::Pty));
     let text: Vec<u8> = told.into_iter().flat_map(|(_, bytes)| bytes).collect();
     let text = String::from_utf8_lossy(&text).into_owned();
+    let code = exit_code(&process).await;
     assert!(
         text.contains("tty\r\n") && text.contains("got:hi\r\n"),
-        "{text:?}"
+        "{text:?}, exit {code}"
     );
-    assert_eq!(exit_code(&process).await, 4);
+    assert_eq!(code, 4);
     assert_eq!(process.snapshot().await.unwrap().terminal.text(), text);
 }
 
