@@ -4,18 +4,16 @@
 //! takes no more ([`Feed::behind`]) and only the sizes of what goes by are noted; the reader then
 //! gets the rest from where it is kept, and when it has caught up the queue goes on.
 //!
-//! Before the output is asked for, the queue is short: most commands say little, and their output is
-//! then there without a further question.
+//! It waits from the start: what comes between a start and the question for its output, which a busy
+//! program may put late, is not lost to the reader.
 
 use std::collections::VecDeque;
 
 use super::Told;
 use crate::client::output::sizes::{Missing, Sizes};
 
-/// What waits for a reader that may never come.
-const UNTAKEN_BYTES_MAX: usize = 64 * 1024;
-/// What waits for a reader.
-const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What waits for a reader, also for one that has not come yet.
+const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The longest event there is.
 const EVENT_BYTES_MAX: usize = 64 * 1024 + EVENT_BYTES;
 /// What an event costs besides its bytes.
@@ -51,12 +49,9 @@ impl Feed {
         if self.reader == Reader::Gone {
             return;
         }
-        let bytes_max = match self.reader {
-            Reader::There => TAKEN_BYTES_MAX,
-            Reader::Expected | Reader::Gone => UNTAKEN_BYTES_MAX,
-        };
         let cost = cost(&item);
-        if self.behind.is_none() && (self.bytes + cost <= bytes_max || self.queue.is_empty()) {
+        let fits = self.bytes + cost <= WAITING_BYTES_MAX || self.queue.is_empty();
+        if self.behind.is_none() && fits {
             self.bytes += cost;
             self.queue.push_back((seq, item));
             return;
@@ -97,7 +92,7 @@ impl Feed {
 
     /// Whether a reader is there and another event might be too much for it.
     pub(in crate::client) fn is_full(&self) -> bool {
-        let has_room = self.bytes + EVENT_BYTES_MAX <= TAKEN_BYTES_MAX;
+        let has_room = self.bytes + EVENT_BYTES_MAX <= WAITING_BYTES_MAX;
         self.reader == Reader::There && (self.behind.is_some() || !has_room)
     }
 }

@@ -190,11 +190,11 @@ async fn a_process_the_server_forgot_is_one_loss_and_still_ends() {
     let (client, mut fake) = connected(Plays::Ours).await;
     let process = started(&client, &mut fake).await;
     let id = process.id().to_string();
-    // Nobody takes it, so only the first 64 KiB are waiting here.
-    pour(&mut fake, &id, 1, 10, LEN).await;
-    fake.exited(&id, 11, 0).await;
-    pour(&mut fake, &id, 12, 3, LEN).await;
-    fake.closed(&id, 15).await;
+    // Nobody takes it, so only the first 4 MiB are waiting here: 127 pieces and what they cost.
+    pour(&mut fake, &id, 1, 140, LEN).await;
+    fake.exited(&id, 141, 0).await;
+    pour(&mut fake, &id, 142, 3, LEN).await;
+    fake.closed(&id, 145).await;
     process.wait(Until::Closed, None).await.unwrap();
     let mut output = process.output().unwrap();
     let forgetting = async {
@@ -206,7 +206,7 @@ async fn a_process_the_server_forgot_is_one_loss_and_still_ends() {
         .iter()
         .map(|(first, events, _)| (*first, *events))
         .collect();
-    assert_eq!(events, [(2, 9), (12, 3)]);
+    assert_eq!(events, [(128, 13), (142, 3)]);
     assert!(matches!(process.output(), Err(ClientError::OutputTaken)));
 }
 
@@ -216,18 +216,19 @@ async fn a_reader_that_caught_up_is_fed_live_again() {
     let (client, mut fake) = connected(Plays::Ours).await;
     let process = started(&client, &mut fake).await;
     let id = process.id().to_string();
-    pour(&mut fake, &id, 1, 3, LEN).await;
+    // Four more than can wait.
+    pour(&mut fake, &id, 1, 72, LEN).await;
     // A round trip: everything before it has arrived.
     let serving = fake.serve("process/list", json!({"processes": []}));
     tokio::join!(client.list(), serving).0.unwrap();
     let mut output = process.output().unwrap();
     let serving = async {
         let asked = fake.asked("process/read").await;
-        let answer = page(&asked.params, 1..=3, LEN, 4);
+        let answer = page(&asked.params, 1..=72, LEN, 73);
         fake.answer(&asked, answer).await;
-        pour(&mut fake, &id, 4, 5, LEN).await;
-        fake.exited(&id, 9, 0).await;
-        fake.closed(&id, 10).await;
+        pour(&mut fake, &id, 73, 5, LEN).await;
+        fake.exited(&id, 78, 0).await;
+        fake.closed(&id, 79).await;
     };
     let (missing, ()) = tokio::join!(read_all(&mut output, LEN), serving);
     assert!(missing.is_empty(), "{missing:?}");
