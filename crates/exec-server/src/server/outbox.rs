@@ -200,6 +200,13 @@ impl Outbox {
         self.lock().farewell.clone()
     }
 
+    /// The answers that wait, and how many bytes they are.
+    pub(crate) fn take_answers(&self) -> (Vec<Answer>, usize) {
+        let answers = std::mem::take(&mut self.lock().answers);
+        let bytes = answers.iter().map(|answer| answer.frame.len()).sum();
+        (answers, bytes)
+    }
+
     /// Everything that waits, for the writer.
     pub(crate) fn take(&self) -> Work {
         let mut waiting = self.lock();

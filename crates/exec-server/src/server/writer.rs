@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use turnlane_rpc::{FrameWriter, WriteError};
 
 use super::events;
-use super::outbox::{Farewell, LastWords, Outbox, Then};
+use super::outbox::{Answer, Farewell, LastWords, Outbox, Then};
 
 /// A connection that takes not one byte for this long is given up.
 pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
@@ -32,6 +32,13 @@ pub(crate) struct Writer {
     pub(crate) outbox: Arc<Outbox>,
 }
 
+/// What was put into the frames besides events.
+#[derive(Default)]
+struct Told {
+    answer_bytes: usize,
+    then: Vec<Then>,
+}
+
 impl Writer {
     /// Writes until the connection is to end, then says farewell.
     pub(crate) async fn run(mut self) {
@@ -40,23 +47,22 @@ impl Writer {
             // Looked at first: a farewell is not overtaken by what comes after it.
             let ends = outbox.farewell().is_some();
             let work = outbox.take();
-            let answer_bytes = work.answer_bytes;
             let mut idle = work.is_empty();
+            let mut told = Told {
+                answer_bytes: work.answer_bytes,
+                then: Vec::new(),
+            };
             if work.ping {
                 self.frames.push_ping();
             }
             if let Some(payload) = work.pong {
                 self.frames.push_pong(&payload);
             }
-            let mut then = Vec::new();
-            for answer in work.answers {
-                self.frames.push(answer.frame);
-                then.extend(answer.then);
-            }
+            self.push(work.answers, &mut told);
             if ends {
                 break;
             }
-            idle &= self.pull() == 0;
+            idle &= self.pull(&mut told) == 0;
             if idle {
                 outbox.wake.notified().await;
                 continue;
@@ -65,8 +71,8 @@ impl Writer {
                 biased;
                 written = self.frames.flush(STALL_MAX) => match written {
                     Ok(()) => {
-                        outbox.written(answer_bytes);
-                        for Then(act) in then {
+                        outbox.written(told.answer_bytes);
+                        for Then(act) in told.then {
                             act();
                         }
                     }
@@ -88,7 +94,7 @@ impl Writer {
         };
         let _ = timeout(FAREWELL_MAX, async {
             if farewell.last_words == LastWords::Told {
-                while self.pull() > 0 {
+                while self.pull(&mut Told::default()) > 0 {
                     self.frames.flush(FAREWELL_MAX).await?;
                 }
             }
@@ -99,9 +105,17 @@ impl Writer {
         .await;
     }
 
+    fn push(&mut self, answers: Vec<Answer>, told: &mut Told) {
+        for answer in answers {
+            self.frames.push(answer.frame);
+            told.then.extend(answer.then);
+        }
+    }
+
     /// Lets processes tell something; how many bytes it was.
-    fn pull(&mut self) -> usize {
-        let Some(session) = self.outbox.session() else {
+    fn pull(&mut self, told: &mut Told) -> usize {
+        let outbox = Arc::clone(&self.outbox);
+        let Some(session) = outbox.session() else {
             return 0;
         };
         let mut pulled = 0;
@@ -109,6 +123,10 @@ impl Writer {
             let Some(entry) = session.ready.next(self.outbox.connection) else {
                 break;
             };
+            // The answer to its start may have come since the answers were taken, and goes first.
+            let (answers, bytes) = outbox.take_answers();
+            told.answer_bytes += bytes;
+            self.push(answers, told);
             pulled += events::turn(session, &entry, &mut self.frames);
         }
         pulled
