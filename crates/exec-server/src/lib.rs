@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod failure;
 mod fs;
 mod intent;
 mod local;

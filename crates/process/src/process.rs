@@ -23,6 +23,7 @@ use crate::driver::{Order, Shared, check_size, resize};
 use crate::error::{InputError, OutputTaken, ResizeError};
 use crate::event::Page;
 use crate::report::{Listed, ProcessInfo};
+use crate::sandbox;
 use crate::snapshot::Snapshot;
 use crate::spec::{End, Io, Signal, Target, TerminalSize, Until};
 use crate::status::ExitStatus;
@@ -167,6 +168,22 @@ impl Process {
     /// A picture of what is kept.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot()
+    }
+
+    /// Whether it looks as if its sandbox made it fail: a hint from exit code and kept output, never a
+    /// decision. False while it runs and where nothing is enforced, at no cost.
+    pub fn looks_denied(&self) -> bool {
+        let confined = &self.info().sandbox;
+        if !confined.is_enforced() {
+            return false;
+        }
+        let kept = self.snapshot();
+        let streams = [&kept.stdout, &kept.stderr, &kept.terminal];
+        let pieces = streams
+            .into_iter()
+            .flat_map(|stream| [&stream.head[..], &stream.tail[..]]);
+        kept.status
+            .is_some_and(|status| sandbox::looks_denied(confined, &status, pieces))
     }
 
     /// Writes `input`, closes standard input, waits for the close and returns status and output.

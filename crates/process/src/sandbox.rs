@@ -13,7 +13,7 @@ mod probe;
 #[cfg(test)]
 mod tests;
 
-pub use self::denial::looks_denied;
+pub(crate) use self::denial::looks_denied;
 pub use self::policy::PathPolicy;
 
 use std::ffi::CString;

@@ -27,7 +27,7 @@ use super::error::ClientError;
 use super::events::{Event, Hub, ProcessId};
 use super::remote::{Place, RemoteProcess, Snapshot, Started};
 use super::start_spec::StartSpec;
-use crate::server::failure;
+use crate::failure;
 use pump::Pump;
 
 /// The client's side of a service in this program.

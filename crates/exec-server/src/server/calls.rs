@@ -9,8 +9,8 @@ use std::task::{Context, Waker};
 
 use tokio::task::{JoinError, JoinSet};
 
-use super::failure;
 use super::outbox::Responder;
+use crate::failure;
 
 /// Reads, waits and blocked writes a connection may have under way.
 const WAITING_MAX: usize = 4096;

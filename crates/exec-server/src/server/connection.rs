@@ -25,7 +25,8 @@ use super::outbox::{Farewell, LastWords, Outbox, Responder};
 use super::peer::Peer;
 use super::session::Session;
 use super::writer::{FAREWELL_MAX, Writer};
-use super::{encode, failure, message};
+use super::{encode, message};
+use crate::failure;
 use crate::fs::Files;
 
 /// A websocket is pinged this often.

@@ -11,8 +11,8 @@ use turnlane_protocol::exec_server::{
     INITIALIZE, INITIALIZED, InitializeParams, PROCESS_V1, SESSION_END, process, v0,
 };
 
-use super::failure;
 use super::options::DialectChoice;
+use crate::failure;
 use crate::fs::Files;
 
 /// A dialect.

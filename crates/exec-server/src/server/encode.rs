@@ -14,7 +14,7 @@ use turnlane_protocol::exec_server::{Blob, v0};
 use turnlane_rpc::FrameWriter;
 
 use super::dialect::Dialect;
-use super::failure;
+use crate::failure;
 
 /// No message that leaves is longer.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 48 * 1024 * 1024;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use turnlane_process::{Output, Process, looks_denied};
+use turnlane_process::{Output, Process};
 
 use super::dialect::Dialect;
 use super::encode::Wording;
@@ -224,7 +224,7 @@ impl Entry {
     pub(crate) fn looks_denied(&self) -> bool {
         *self
             .looks_denied
-            .get_or_init(|| self.process().is_some_and(was_denied))
+            .get_or_init(|| self.process().is_some_and(Process::looks_denied))
     }
 
     /// No longer counts as a process.
@@ -240,21 +240,6 @@ impl Entry {
     fn lock_feed(&self) -> MutexGuard<'_, Feed> {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A look at all that is retained, but only where a policy is in force.
-pub(crate) fn was_denied(process: &Process) -> bool {
-    let confined = &process.info().sandbox;
-    if !confined.is_enforced() {
-        return false;
-    }
-    let kept = process.snapshot();
-    let streams = [&kept.stdout, &kept.stderr, &kept.terminal];
-    let pieces = streams
-        .into_iter()
-        .flat_map(|stream| [&stream.head[..], &stream.tail[..]]);
-    kept.status
-        .is_some_and(|status| looks_denied(confined, &status, pieces))
 }
 
 /// One process in the counts of its session and of the server; dropped, it no longer counts.

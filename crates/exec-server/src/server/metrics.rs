@@ -13,8 +13,8 @@ use turnlane_protocol::exec_server::environment::{DISCOVER_V1, INFO, STATUS};
 use turnlane_protocol::exec_server::{INITIALIZE, NOT_FOUND, SESSION_END, fs, process, v0};
 
 use super::dialect::Dialect;
-use super::failure;
 use super::sessions::SessionCounts;
+use crate::failure;
 
 /// Methods that are counted by name; all others are `unknown`.
 const METHODS: [&str; 30] = [

@@ -200,13 +200,6 @@ impl Outbox {
         self.lock().farewell.clone()
     }
 
-    /// The answers that wait, and how many bytes they are.
-    pub(crate) fn take_answers(&self) -> (Vec<Answer>, usize) {
-        let answers = std::mem::take(&mut self.lock().answers);
-        let bytes = answers.iter().map(|answer| answer.frame.len()).sum();
-        (answers, bytes)
-    }
-
     /// Everything that waits, for the writer.
     pub(crate) fn take(&self) -> Work {
         let mut waiting = self.lock();
@@ -217,6 +210,13 @@ impl Outbox {
             ping: std::mem::take(&mut waiting.ping),
             pong: waiting.pong.take(),
         }
+    }
+
+    /// The same, taken after something was chosen to be written behind it. The answer to a start is
+    /// queued before its process may be chosen, and is therefore among what is taken.
+    pub(crate) fn take_after<T>(&self, choose: impl FnOnce() -> Option<T>) -> (Option<T>, Work) {
+        let chosen = choose();
+        (chosen, self.take())
     }
 
     /// That many bytes of answers were written.
@@ -288,5 +288,17 @@ mod tests {
         let answers = outbox.take().answers;
         assert_eq!(answers.len(), 1);
         assert_eq!(answers[0].frame, "kept");
+    }
+
+    #[test]
+    fn an_answer_queued_while_something_is_chosen_goes_before_it() {
+        let outbox = Outbox::new(1);
+        let (chosen, work) = outbox.take_after(|| {
+            outbox.answer(b"started".to_vec());
+            Some("its output")
+        });
+        assert_eq!(chosen, Some("its output"));
+        assert_eq!(work.answers.len(), 1);
+        assert_eq!(work.answer_bytes, 7);
     }
 }

@@ -24,8 +24,8 @@ pub(crate) use read::read;
 pub(crate) use start::start;
 
 use super::entry::{Entry, Standing};
-use super::failure;
 use super::session::Session;
+use crate::failure;
 
 /// The longest name a client may give.
 const ID_BYTES_MAX: usize = 256;

@@ -21,7 +21,8 @@ use super::message::params;
 use super::outbox::{Farewell, Responder};
 use super::session::Session;
 use super::sessions::ResumeError;
-use super::{failure, process_v1, v0};
+use super::{process_v1, v0};
+use crate::failure;
 
 /// Params of a request, raw.
 type Raw<'a> = Option<&'a RawValue>;

@@ -11,8 +11,8 @@ use turnlane_protocol::error::ErrorObject;
 
 use super::Shared;
 use super::entry::Entry;
-use super::failure;
 use super::session::{Claim, ClaimError};
+use crate::failure;
 
 /// Starts the process. Its events are held until [`Entry::tell`], so that the answer comes first.
 pub(crate) async fn launch(

@@ -19,7 +19,8 @@ use super::Shared;
 use super::entry::{Asked, Entry, Standing};
 use super::outbox::Responder;
 use super::session::Session;
-use super::{failure, start};
+use super::start;
+use crate::failure;
 
 /// `command/exec`; the future answers.
 pub(crate) fn exec(

@@ -1,7 +1,7 @@
 //! The writing task of a connection.
 //!
-//! Each round takes every answer that waits and then lets processes tell something, one after the
-//! other, until a batch is full; so a flood of answers cannot silence processes, nor a loud process
+//! Each round chooses a process that has something to tell, takes every answer that waits, lets the
+//! process tell, and goes on until a batch is full; so a flood of answers cannot silence processes, nor a loud process
 //! an answer for longer than a batch, and an answer that was queued before an event is written
 //! before it. The task makes progress on its own: it never waits for the reading side. It ends when
 //! the connection is to end, or when the other side takes nothing for [`STALL_MAX`].
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use turnlane_rpc::{FrameWriter, WriteError};
 
 use super::events;
-use super::outbox::{Answer, Farewell, LastWords, Outbox, Then};
+use super::outbox::{Farewell, LastWords, Outbox, Then, Work};
 
 /// A connection that takes not one byte for this long is given up.
 pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
@@ -32,38 +32,24 @@ pub(crate) struct Writer {
     pub(crate) outbox: Arc<Outbox>,
 }
 
-/// What was put into the frames besides events.
-#[derive(Default)]
-struct Told {
+/// What one round put into the frames.
+#[derive(Debug, Default)]
+struct Round {
     answer_bytes: usize,
+    event_bytes: usize,
     then: Vec<Then>,
+    /// Pings and pongs count as something, though they are neither.
+    is_empty: bool,
 }
 
 impl Writer {
     /// Writes until the connection is to end, then says farewell.
     pub(crate) async fn run(mut self) {
         let outbox = Arc::clone(&self.outbox);
-        loop {
-            // Looked at first: a farewell is not overtaken by what comes after it.
-            let ends = outbox.farewell().is_some();
-            let work = outbox.take();
-            let mut idle = work.is_empty();
-            let mut told = Told {
-                answer_bytes: work.answer_bytes,
-                then: Vec::new(),
-            };
-            if work.ping {
-                self.frames.push_ping();
-            }
-            if let Some(payload) = work.pong {
-                self.frames.push_pong(&payload);
-            }
-            self.push(work.answers, &mut told);
-            if ends {
-                break;
-            }
-            idle &= self.pull(&mut told) == 0;
-            if idle {
+        // Looked at before each round: a farewell is not overtaken by what comes after it.
+        while outbox.farewell().is_none() {
+            let round = self.fill();
+            if round.is_empty {
                 outbox.wake.notified().await;
                 continue;
             }
@@ -71,8 +57,8 @@ impl Writer {
                 biased;
                 written = self.frames.flush(STALL_MAX) => match written {
                     Ok(()) => {
-                        outbox.written(told.answer_bytes);
-                        for Then(act) in told.then {
+                        outbox.written(round.answer_bytes);
+                        for Then(act) in round.then {
                             act();
                         }
                     }
@@ -84,6 +70,9 @@ impl Writer {
                 () = outbox.closing() => {}
             }
         }
+        // What was answered before the end was decided is still told.
+        let rest = outbox.take();
+        self.push(rest, &mut Round::default());
         self.farewell().await;
     }
 
@@ -94,7 +83,7 @@ impl Writer {
         };
         let _ = timeout(FAREWELL_MAX, async {
             if farewell.last_words == LastWords::Told {
-                while self.pull(&mut Told::default()) > 0 {
+                while self.fill().event_bytes > 0 {
                     self.frames.flush(FAREWELL_MAX).await?;
                 }
             }
@@ -105,31 +94,42 @@ impl Writer {
         .await;
     }
 
-    fn push(&mut self, answers: Vec<Answer>, told: &mut Told) {
-        for answer in answers {
-            self.frames.push(answer.frame);
-            told.then.extend(answer.then);
+    /// Answers that wait, and what processes have to tell, up to a batch.
+    fn fill(&mut self) -> Round {
+        let outbox = Arc::clone(&self.outbox);
+        let mut round = Round {
+            is_empty: true,
+            ..Round::default()
+        };
+        loop {
+            let has_room = round.event_bytes < BATCH_BYTES;
+            let (session, work) = outbox.take_after(|| {
+                let session = outbox.session().filter(|_| has_room)?;
+                Some((session, session.ready.next(outbox.connection)?))
+            });
+            self.push(work, &mut round);
+            let Some((session, entry)) = session else {
+                return round;
+            };
+            let bytes = events::turn(session, &entry, &mut self.frames);
+            round.event_bytes += bytes;
+            round.is_empty &= bytes == 0;
         }
     }
 
-    /// Lets processes tell something; how many bytes it was.
-    fn pull(&mut self, told: &mut Told) -> usize {
-        let outbox = Arc::clone(&self.outbox);
-        let Some(session) = outbox.session() else {
-            return 0;
-        };
-        let mut pulled = 0;
-        while pulled < BATCH_BYTES {
-            let Some(entry) = session.ready.next(self.outbox.connection) else {
-                break;
-            };
-            // The answer to its start may have come since the answers were taken, and goes first.
-            let (answers, bytes) = outbox.take_answers();
-            told.answer_bytes += bytes;
-            self.push(answers, told);
-            pulled += events::turn(session, &entry, &mut self.frames);
+    fn push(&mut self, work: Work, round: &mut Round) {
+        round.is_empty &= work.is_empty();
+        round.answer_bytes += work.answer_bytes;
+        if work.ping {
+            self.frames.push_ping();
         }
-        pulled
+        if let Some(payload) = work.pong {
+            self.frames.push_pong(&payload);
+        }
+        for answer in work.answers {
+            self.frames.push(answer.frame);
+            round.then.extend(answer.then);
+        }
     }
 }
 

@@ -88,11 +88,8 @@ async fn host() -> Result<(), Box<dyn Error>> {
                 println!("started");
             }
             None if line == "unkillable" => {
-                while service.counters().unkillable == 0 {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
                 let left: Vec<_> = trees.iter().map(|tree| tree.snapshot().survivors).collect();
-                println!("left {left:?}");
+                println!("{} left {left:?}", service.counters().unkillable);
             }
             None | Some(_) => return Err(format!("no such command: {line}").into()),
         }

@@ -23,7 +23,7 @@ const CODE_SIGSYS: i32 = 128 + libc::SIGSYS;
 /// Whether a process that ended like this and left this output was probably stopped by its sandbox.
 ///
 /// `output` is what was retained, one piece per stretch without a gap (head and tail of each stream).
-pub fn looks_denied<'a>(
+pub(crate) fn looks_denied<'a>(
     confined: &Confined,
     status: &ExitStatus,
     output: impl IntoIterator<Item = &'a [u8]>,

@@ -17,7 +17,6 @@ use super::Local;
 use crate::client::cell::{Cell, Told};
 use crate::client::error::ClientError;
 use crate::client::events::Exit;
-use crate::server::entry::was_denied;
 
 /// Events that are taken from one process before the others have their turn.
 const EVENTS_AT_ONCE: usize = 16;
@@ -177,7 +176,7 @@ impl Source {
                 process::Reason::Timeout => Reason::Timeout,
                 process::Reason::Lost => Reason::Lost,
             }),
-            sandbox_denied: was_denied(&self.process),
+            sandbox_denied: self.process.looks_denied(),
         }
     }
 }

@@ -6,10 +6,10 @@ use turnlane_protocol::exec_server::process::{
     ProcessParams, StatusAnswer, WriteParams, WriteStatus,
 };
 
-use super::super::failure;
 use super::super::outbox::Responder;
 use super::super::session::Session;
 use super::ID_BYTES_MAX;
+use crate::failure;
 
 /// `process/write`; the future answers when the bytes are queued. `None` if there is nothing to
 /// wait for and the answer was given.

@@ -18,9 +18,9 @@ use super::super::Shared;
 use super::super::entry::{Asked, Entry};
 use super::super::outbox::Responder;
 use super::super::session::{Claim, Session};
-use super::super::{failure, start as launching};
+use super::super::start as launching;
 use super::{ID_BYTES_MAX, size};
-use crate::{intent, local};
+use crate::{failure, intent, local};
 
 /// `process/start`; the future answers.
 pub(crate) fn start(
