@@ -141,15 +141,14 @@ impl Tree {
                 return Err(missing(controller));
             }
         }
+        // Read first: a kill in between makes this one count as killed.
         let reuse = if bounds == Bounds::default() {
-            Reuse::Yes
+            Reuse::Unkilled(self.kills())
         } else {
             Reuse::No
         };
-        // Read first: a kill in between makes this one count as killed.
-        let kills = self.kills();
         let idle = match reuse {
-            Reuse::Yes => lock(&self.idle).pop(),
+            Reuse::Unkilled(_) => lock(&self.idle).pop(),
             Reuse::No | Reuse::GivenBack => None,
         };
         let number = match idle {
@@ -161,7 +160,6 @@ impl Tree {
             number,
             reuse,
             killed: AtomicBool::new(false),
-            kills,
         };
         for (controller, file, max) in bounds.needed() {
             let path = format!("{}/{file}", directory(slot.number));
@@ -206,9 +204,11 @@ impl Tree {
         let dir = self.dir.as_fd();
         match files::occupancy(dir, &format!("{name}/cgroup.events")) {
             Occupancy::Populated => return false,
-            Occupancy::Empty if reuse == Reuse::Yes && !files::has_children(dir, &name) => {
+            Occupancy::Empty if !files::has_children(dir, &name) => {
                 let mut idle = lock(&self.idle);
-                if idle.len() < IDLE_MAX {
+                // Compared under the lock: an end of everybody counts first and then empties the
+                // list, so one that was there when it was written is not in the list afterwards.
+                if reuse == Reuse::Unkilled(self.kills()) && idle.len() < IDLE_MAX {
                     idle.push(number);
                     return true;
                 }
@@ -306,13 +306,12 @@ pub(super) struct Slot {
     number: u32,
     reuse: Reuse,
     killed: AtomicBool,
-    /// Of the tree when it was taken.
-    kills: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
-    Yes,
+    /// By the next process, if everybody was ended no more often than this.
+    Unkilled(u32),
     /// It has limits or was killed.
     No,
     /// It is no longer ours.
@@ -340,8 +339,7 @@ impl Slot {
 
     /// Keeps the directory for the next process or removes it; `false` while somebody is in it.
     pub(super) fn give_back(&mut self) -> bool {
-        let killed = self.killed.load(Ordering::Relaxed) || self.kills != self.tree.kills();
-        if killed && self.reuse == Reuse::Yes {
+        if self.killed.load(Ordering::Relaxed) && matches!(self.reuse, Reuse::Unkilled(_)) {
             self.reuse = Reuse::No;
         }
         if self.reuse != Reuse::GivenBack && self.tree.accept(self.number, self.reuse) {

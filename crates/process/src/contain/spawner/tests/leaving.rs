@@ -128,6 +128,23 @@ async fn a_cgroup_is_used_again_and_at_most_64_are_kept() {
     eventually("64 to be kept", DEADLINE, kept).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_cgroup_that_was_there_when_everybody_was_ended_is_not_used_again() {
+    let Some((spawner, _)) = spawner(ContainmentKind::Cgroup) else {
+        return;
+    };
+    let tree = Arc::clone(spawner.shared.tree().unwrap());
+    let bounds = Bounds::default;
+    let (idle, _dir) = tree.take(bounds()).unwrap();
+    let (taken, _dir) = tree.take(bounds()).unwrap();
+    drop(idle);
+    assert_eq!((tree.made_len(), tree.idle_len()), (2, 1));
+    tree.kill_all();
+    drop(taken);
+    tree.tidy();
+    assert_eq!((tree.made_len(), tree.idle_len()), (0, 0));
+}
+
 async fn settled_tree(tree: &crate::contain::cgroup::Tree) {
     let given_back = async || tree.idle_len() == tree.made_len();
     eventually("the cgroup to be given back", DEADLINE, given_back)
