@@ -13,7 +13,7 @@ use crate::Error;
 
 /// How long a test waits for what should happen at once. Generous: machines that run tests are
 /// busy, and only a failing test ever waits this long.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// How often [`eventually`] looks.
 const POLL_EVERY: Duration = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use turnlane_exec_server::server::Options;
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
-use crate::support::{Got, Host, HostProcess, Wire, all_gone, bytes_of, is_alive, pids_in};
+use crate::support::{Got, Host, HostProcess, SOON, Wire, all_gone, bytes_of, is_alive, pids_in};
 
 /// A leader, a child in another session and a daemon; all say their pids.
 const TREE: &str =
@@ -40,7 +40,7 @@ async fn a_killed_server_leaves_no_tree_behind() {
     let mut wire = host.v1().await;
     let pids = trees(&mut wire, 5).await;
     host.process.kill9().await.unwrap();
-    all_gone("every member", Duration::from_secs(1), &pids).await;
+    all_gone("every member", SOON, &pids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +70,7 @@ async fn a_server_that_is_asked_to_end_ends_all_and_says_goodbye() {
     assert_eq!((closed, goodbye, code), (5, true, Some(1001)));
     let status = host.process.wait(DEADLINE).await.unwrap();
     assert!(status.success(), "{status}");
-    all_gone("every member", Duration::from_secs(1), &pids).await;
+    all_gone("every member", SOON, &pids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ async fn a_second_request_to_end_is_carried_out_by_force() {
     let hurried = host.process.wait(Duration::from_millis(1500)).await;
     let status = hurried.unwrap();
     assert!(status.success(), "{status}");
-    all_gone("it", Duration::from_secs(1), &pids_in(&said)).await;
+    all_gone("it", SOON, &pids_in(&said)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn a_lost_client_of_v0_loses_its_children_at_once() {
         said.extend(bytes_of(&wire.event().await["params"]["chunk"]));
     }
     drop(wire);
-    all_gone("every member", Duration::from_secs(1), &pids_in(&said)).await;
+    all_gone("every member", SOON, &pids_in(&said)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +140,7 @@ async fn a_lost_client_of_process_v1_keeps_its_children_for_a_while() {
         pids.iter().all(|&pid| is_alive(pid)),
         "they outlive the loss"
     );
-    all_gone("every member", ttl + Duration::from_secs(1), &pids).await;
+    all_gone("every member", ttl + SOON, &pids).await;
     assert!(metrics().contains(r#"turnlane_exec_sessions{state="detached"} 0"#));
 }
 
@@ -152,7 +152,7 @@ async fn a_client_may_want_its_children_ended_at_once() {
     wire.greet(greeting).await;
     let pids = tree(&mut wire, "a", json!({"tty": true})).await;
     drop(wire);
-    all_gone("every member", Duration::from_secs(1), &pids).await;
+    all_gone("every member", SOON, &pids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +162,7 @@ async fn the_end_of_standard_input_ends_everything() {
     wire.greet_v1().await;
     let pids = tree(&mut wire, "a", json!({})).await;
     drop(wire);
-    all_gone("every member", Duration::from_secs(1), &pids).await;
+    all_gone("every member", SOON, &pids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,5 +197,5 @@ async fn an_end_does_not_wait_for_calls_that_wait_for_a_child() {
     )
     .await
     .unwrap();
-    all_gone("the child", Duration::from_secs(1), &pids).await;
+    all_gone("the child", SOON, &pids).await;
 }

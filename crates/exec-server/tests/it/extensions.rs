@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane_exec_server::server::Options;
-use turnlane_testkit::wait::eventually;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use crate::support::{Got, Host, all_gone, base64, bytes_of, is_alive, start_params};
+use crate::support::{Got, Host, SOON, all_gone, base64, bytes_of, is_alive, start_params};
 
 fn invalid(message: &str) -> (i64, String) {
     (-32600, message.to_owned())
@@ -80,7 +80,7 @@ async fn a_terminate_after_the_exit_leaves_survivors_alone_unless_told() {
         wire.ok("process/terminate", end).await,
         json!({"running": false})
     );
-    all_gone("the survivor", Duration::from_secs(1), &[pid]).await;
+    all_gone("the survivor", SOON, &[pid]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,15 +102,13 @@ async fn a_survivor_outlives_the_memory_of_its_leader_but_not_the_session() {
             .get("error")
             .is_none()
     };
-    eventually("the name", Duration::from_secs(5), again)
-        .await
-        .unwrap();
+    eventually("the name", DEADLINE, again).await.unwrap();
     assert!(is_alive(pid));
     let list = wire.ok("process/list", json!({})).await;
     assert_eq!(list["processes"][0]["survivors"], 1, "{list}");
     let ended = wire.ok("session/end", json!({})).await;
     assert!(ended["ended"].as_u64().unwrap() <= 1, "{ended}");
-    all_gone("the survivor", Duration::from_secs(1), &[pid]).await;
+    all_gone("the survivor", SOON, &[pid]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,12 +120,7 @@ async fn a_session_that_is_ended_ends_its_processes_and_its_connection() {
     wire.sh("b", "exec sleep 1000", json!({"tty": true})).await;
     assert_eq!(wire.ok("session/end", json!({})).await, json!({"ended": 2}));
     while let Got::Text(_) = wire.got().await {}
-    all_gone(
-        "the leader",
-        Duration::from_secs(1),
-        &[started["pid"].as_i64().unwrap()],
-    )
-    .await;
+    all_gone("the leader", SOON, &[started["pid"].as_i64().unwrap()]).await;
     let resume = json!({"clientName": "x", "resumeSessionId": session});
     assert_eq!(
         host.ws().await.err("initialize", resume).await,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane_exec_server::server::{DialectChoice, Options};
-use turnlane_testkit::wait::eventually;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{Got, Host, Wire, base64, bytes_of, start_params};
 
@@ -306,9 +306,7 @@ async fn a_name_is_free_again_some_time_after_the_close() {
             .get("error")
             .is_none()
     };
-    eventually("the name", Duration::from_secs(5), again)
-        .await
-        .unwrap();
+    eventually("the name", DEADLINE, again).await.unwrap();
 }
 
 async fn write(wire: &mut Wire, id: &str, bytes: &[u8], write_id: &str) -> Value {

@@ -166,9 +166,7 @@ async fn resumed(host: &Host, session: &str) -> Wire {
             assert_eq!(answer["error"]["code"], -32010, "{answer}");
         }
     };
-    within("the session", Duration::from_secs(5), back)
-        .await
-        .unwrap()
+    within("the session", DEADLINE, back).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

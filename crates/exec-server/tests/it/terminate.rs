@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use turnlane_testkit::wait::within;
+use turnlane_testkit::wait::{DEADLINE, within};
 
-use crate::support::{Host, Wire, all_gone, base64, start_params};
+use crate::support::{Host, SOON, Wire, all_gone, base64, start_params};
 
 /// What a client heard while it waited for answers and ends.
 #[derive(Default)]
@@ -82,7 +82,7 @@ async fn terminate_all(host: &Host, processes: usize, times: usize, read_along: 
     );
     let ran = |answer: &&Value| answer["result"]["running"] == true;
     assert!(heard.answers.values().filter(ran).count() >= processes);
-    all_gone("every child", Duration::from_secs(1), &pids).await;
+    all_gone("every child", SOON, &pids).await;
     // The connection still answers.
     assert_eq!(
         wire.ok("environment/status", json!({})).await["status"],
@@ -192,9 +192,7 @@ async fn a_terminate_does_not_wait_for_output_nor_for_waits() {
             heard.hear(&mut wire).await;
         }
     };
-    within("the end", Duration::from_secs(20), all)
-        .await
-        .unwrap();
+    within("the end", DEADLINE, all).await.unwrap();
     assert_eq!(heard.answers[&end]["result"], json!({"running": true}));
 }
 

@@ -1,10 +1,8 @@
 //! `exec-server.v0`, byte for byte, on a websocket and on lines.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::support::{Got, Host, Wire, all_gone, bytes_of};
+use crate::support::{Got, Host, SOON, Wire, all_gone, bytes_of};
 
 const GREETING: &str = r#"{"id":1,"method":"initialize","params":{"clientName":"tool"}}"#;
 const GREETED: &str = r#"{"id":1,"result":{"protocolVersion":"exec-server.v0"}}"#;
@@ -239,7 +237,7 @@ async fn every_closing_cause_closes_and_ends_the_children() {
                     }
                 }
             }
-            all_gone(cause, Duration::from_secs(1), &pids).await;
+            all_gone(cause, SOON, &pids).await;
         }
     }
 }
