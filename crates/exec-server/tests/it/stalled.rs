@@ -119,9 +119,15 @@ const ASKED: usize = 60;
 async fn a_client_that_asks_and_never_reads_is_bounded() {
     let host = HostProcess::start(&[]).await;
     let mut greedy = host.v1().await;
-    let script = "head -c 1000000 /dev/zero";
+    // It goes on, so that it is not forgotten however long the rest takes.
+    let script = "head -c 1000000 /dev/zero; exec sleep 1000";
     greedy.sh("p", script, json!({})).await;
-    greedy.until_closed("p", 0).await;
+    let mut told = 0;
+    while told < 1_000_000 {
+        let event = greedy.event().await;
+        assert_eq!(event["method"], "process/output", "{event}");
+        told += bytes_of(&event["params"]["chunk"]).len();
+    }
     let before = host.resident_bytes();
     for _ in 0..ASKED {
         greedy.push_call("process/read", &json!({"processId": "p"}));

@@ -89,7 +89,7 @@ async fn terminate_all(host: &Host, processes: usize, times: usize, read_along: 
         "ready"
     );
     assert!(
-        took < Duration::from_millis(3) * u32::try_from(count).unwrap(),
+        took < Duration::from_millis(30) * u32::try_from(count).unwrap(),
         "{count} took {took:?}"
     );
 }
@@ -138,7 +138,7 @@ async fn a_stuck_write_delays_nothing() {
         assert_eq!(answer["result"]["status"], "accepted");
         accepted += 1;
     }
-    let limit = Duration::from_millis(500);
+    let limit = Duration::from_secs(20);
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {
         let (_, took) = timed(&mut wire, "environment/status", json!({})).await;
@@ -169,7 +169,7 @@ async fn a_stuck_write_delays_nothing() {
             .all(|answer| answer["status"] == "stdinClosed"),
         "{answers:?}"
     );
-    // Ten times what an idle machine needs at most; a held up one takes for ever.
+    // Far more than a busy machine needs; a held up one takes for ever.
     assert!(
         slowest.max(took).max(terminated) < limit,
         "{slowest:?} {took:?} {terminated:?}"

@@ -252,7 +252,7 @@ async fn a_fork_loop_is_ended() {
         // At most 60 at a time, each of which leaves its session and starts its successor.
         let script = "i=0; while [ $i -lt 60 ]; do setsid sh -c \"$1\" \"$0\" \"$1\" & \
                       i=$((i+1)); done; wait";
-        let again = "setsid sh -c \"$1\" \"$0\" \"$1\" & sleep 0.02; : $0";
+        let again = "sleep 0.01; setsid sh -c \"$1\" \"$0\" \"$1\" & : $0";
         let (running, _ends) = start(&spawner, &["sh", "-c", script, &mark, again], PIPE).await;
         let many = async || marked(&mark).len() > 40;
         eventually("many processes", DEADLINE, many).await.unwrap();
