@@ -86,6 +86,7 @@ mod event;
 mod hooks;
 mod lane_end;
 pub mod limits;
+pub mod native;
 mod outcome;
 mod request;
 mod said;
