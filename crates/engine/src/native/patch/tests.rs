@@ -46,7 +46,10 @@ fn tree(folder: &Path) -> Vec<(String, String)> {
                 found.push((format!("{name}/"), String::new()));
                 folders.push(path);
             } else {
-                found.push((name, String::from_utf8(std::fs::read(&path).unwrap()).unwrap()));
+                found.push((
+                    name,
+                    String::from_utf8(std::fs::read(&path).unwrap()).unwrap(),
+                ));
             }
         }
     }

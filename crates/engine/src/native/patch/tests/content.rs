@@ -4,6 +4,8 @@
 //!
 //! Files are not touched here.
 
+use std::ops::RangeInclusive;
+
 use super::super::{Operation, Patch, PatchError, unified, updated};
 use super::patch;
 
@@ -13,6 +15,12 @@ fn change(old: &str, chunks: &str) -> Result<String, PatchError> {
         panic!("one update");
     };
     updated(old, chunks, "f")
+}
+
+/// One line for each number.
+fn numbered(word: &str, numbers: RangeInclusive<usize>) -> String {
+    let lines: Vec<String> = numbers.map(|n| format!("{word}{n}\n")).collect();
+    lines.concat()
 }
 
 #[test]
@@ -34,13 +42,17 @@ fn chunks_are_found_and_replaced() {
         ("x\nx\nx\n", "@@\n-x\n+1\n@@\n-x\n+2", "1\n2\nx\n"),
         ("x\nf\nx\n", "@@ f\n-x\n+y", "x\nf\ny\n"),
         ("f\nf\nx\n", "@@ f\n f\n-x\n+y", "f\nf\ny\n"),
-        ("x\n  fn f() \nx\n", "@@ fn f()\n-x\n+y", "x\n  fn f() \ny\n"),
+        (
+            "x\n  fn f() \nx\n",
+            "@@ fn f()\n-x\n+y",
+            "x\n  fn f() \ny\n",
+        ),
         ("g\nx\nf\nx\n", "@@ g\n-x\n+1\n@@ f\n-x\n+2", "g\n1\nf\n2\n"),
         // End of file.
         ("x\na\nx\n", "-x\n+y\n*** End of File", "x\na\ny\n"),
         ("x\nx", "-x\n+y\n*** End of File", "x\ny\n"),
         // An empty last line that is not there.
-        ("a\nb\n", "-b\n+B\n\n", "a\nB\n"),
+        ("a\nb\n", "-b\n+B\n", "a\nB\n"),
         ("a\nb\n", " a\n-b\n-\n+B\n+", "a\nB\n"),
         ("a\nb\n", "-b\n+B\n \n*** End of File", "a\nB\n"),
         ("a\n", " a\n \n+b", "a\n\nb\n"),
@@ -73,21 +85,45 @@ fn chunks_are_found_and_replaced() {
 fn what_is_not_found_is_told_in_the_known_words() {
     for (old, chunks, problem) in [
         ("a\n", "@@ f\n-a", "Failed to find context 'f' in f"),
-        ("f\na\n", "@@ f\n-a\n@@ f\n-a", "Failed to find context 'f' in f"),
-        ("a\nb\n", " a\n-c\n+d", "Failed to find expected lines in f:\na\nc"),
-        ("a\nb\n", "@@\n-b\n@@\n-a", "Failed to find expected lines in f:\na"),
-        ("x\na\n", "-x\n*** End of File", "Failed to find expected lines in f:\nx"),
-        ("a\n", "-a\n-b\n-c", "Failed to find expected lines in f:\na\nb\nc"),
+        (
+            "f\na\n",
+            "@@ f\n-a\n@@ f\n-a",
+            "Failed to find context 'f' in f",
+        ),
+        (
+            "a\nb\n",
+            " a\n-c\n+d",
+            "Failed to find expected lines in f:\na\nc",
+        ),
+        (
+            "a\nb\n",
+            "@@\n-b\n@@\n-a",
+            "Failed to find expected lines in f:\na",
+        ),
+        (
+            "x\na\n",
+            "-x\n*** End of File",
+            "Failed to find expected lines in f:\nx",
+        ),
+        (
+            "a\n",
+            "-a\n-b\n-c",
+            "Failed to find expected lines in f:\na\nb\nc",
+        ),
         ("", "-a", "Failed to find expected lines in f:\na"),
     ] {
         let expected = format!("apply_patch verification failed: {problem}");
-        assert_eq!(change(old, chunks).unwrap_err().text(), expected, "{old:?} {chunks:?}");
+        assert_eq!(
+            change(old, chunks).unwrap_err().text(),
+            expected,
+            "{old:?} {chunks:?}"
+        );
     }
 }
 
 #[test]
 fn diffs_have_three_lines_around_each_change() {
-    let old: String = (1..=20).map(|n| format!("{n}\n")).collect();
+    let old: String = numbered("", 1..=20);
     let new = old.replace("\n5\n", "\nfive\n").replace("\n18\n", "\n");
     let expected = "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n\
                     @@ -15,6 +15,5 @@\n 15\n 16\n 17\n-18\n 19\n 20\n";
@@ -102,8 +138,16 @@ fn diffs_tell_ends_without_a_terminator() {
         ("a\n", "a\n", ""),
         ("", "a\n", "@@ -0,0 +1 @@\n+a\n"),
         ("a\n", "", "@@ -1 +0,0 @@\n-a\n"),
-        ("a", "a\n", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"),
-        ("a\nb", "A\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n"),
+        (
+            "a",
+            "a\n",
+            "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n",
+        ),
+        (
+            "a\nb",
+            "A\nb",
+            "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n",
+        ),
         ("a\r\n", "a\n", "@@ -1 +1 @@\n-a\r\n+a\n"),
     ] {
         assert_eq!(unified(old, new), diff, "{old:?} {new:?}");
@@ -112,8 +156,8 @@ fn diffs_tell_ends_without_a_terminator() {
 
 #[test]
 fn texts_with_nothing_in_common_are_told_apart_all_the_same() {
-    let old: String = (0..3_000).map(|n| format!("old {n}\n")).collect();
-    let new: String = (0..3_000).map(|n| format!("new {n}\n")).collect();
+    let old: String = numbered("old ", 0..=2_999);
+    let new: String = numbered("new ", 0..=2_999);
     let diff = unified(&old, &new);
     assert!(diff.starts_with("@@ -1,3000 +1,3000 @@\n-old 0\n"));
     assert!(diff.ends_with("+new 2999\n"));
@@ -124,5 +168,8 @@ fn texts_with_nothing_in_common_are_told_apart_all_the_same() {
 fn a_search_in_repeating_lines_stays_linear() {
     let old = "x\n".repeat(200_000);
     let chunks = format!("{}-y", " x\n".repeat(50_000));
-    assert!(matches!(change(&old, &chunks), Err(PatchError::Lines { .. })));
+    assert!(matches!(
+        change(&old, &chunks),
+        Err(PatchError::Lines { .. })
+    ));
 }

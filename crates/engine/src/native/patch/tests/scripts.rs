@@ -13,17 +13,38 @@ fn heredocs_and_quoted_patches_are_recognised() {
     for (script, cd) in [
         (format!("apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
         (format!("apply_patch <<EOF\n{PATCH}\nEOF\n"), None),
-        (format!("\n apply_patch<<\"PATCH_1\"\n{PATCH}\nPATCH_1\n\n"), None),
+        (
+            format!("\n apply_patch<<\"PATCH_1\"\n{PATCH}\nPATCH_1\n\n"),
+            None,
+        ),
         (format!("applypatch << 'X' \n{PATCH}\nX"), None),
-        (format!("apply_patch <<'EOF'\r\n{}\r\nEOF\r\n", PATCH.replace('\n', "\r\n")), None),
+        (
+            format!(
+                "apply_patch <<'EOF'\r\n{}\r\nEOF\r\n",
+                PATCH.replace('\n', "\r\n")
+            ),
+            None,
+        ),
         (format!("apply_patch '{PATCH}'"), None),
         (format!("applypatch  '{PATCH}'\n"), None),
-        (format!("cd a/b && apply_patch <<'EOF'\n{PATCH}\nEOF"), Some("a/b")),
+        (
+            format!("cd a/b && apply_patch <<'EOF'\n{PATCH}\nEOF"),
+            Some("a/b"),
+        ),
         (format!("cd /x&&apply_patch '{PATCH}'"), Some("/x")),
-        (format!("cd 'a b' && apply_patch <<EOF\n{PATCH}\nEOF"), Some("a b")),
-        (format!("cd \"a b\" &&\napplypatch <<EOF\n{PATCH}\nEOF"), Some("a b")),
+        (
+            format!("cd 'a b' && apply_patch <<EOF\n{PATCH}\nEOF"),
+            Some("a b"),
+        ),
+        (
+            format!("cd \"a b\" &&\napplypatch <<EOF\n{PATCH}\nEOF"),
+            Some("a b"),
+        ),
     ] {
-        let expected = Script::Patch { cd: cd.map(str::to_owned), text: PATCH.to_owned() };
+        let expected = Script::Patch {
+            cd: cd.map(str::to_owned),
+            text: PATCH.to_owned(),
+        };
         assert_eq!(recognise(&script), expected, "{script:?}");
     }
 }
