@@ -30,7 +30,8 @@ pub struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// Relative paths start at `cwd`, which is absolute.
+    /// Relative paths start at `cwd`, which is absolute; for a patch behind a `cd` it is the
+    /// command's folder joined with that of the `cd`.
     pub fn new(cwd: PathBuf) -> Self {
         Self { cwd }
     }
@@ -38,7 +39,8 @@ impl DiskFiles {
 
 impl Files for DiskFiles {
     fn locate(&self, path: &str) -> io::Result<Located> {
-        let whole = self.cwd.join(path);
+        // By components: a slash at the end would make the system follow the link.
+        let whole: PathBuf = self.cwd.join(path).components().collect();
         let is_link = whole
             .symlink_metadata()
             .is_ok_and(|found| found.is_symlink());

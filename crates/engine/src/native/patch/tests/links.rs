@@ -110,14 +110,14 @@ fn a_link_is_neither_removed_nor_moved() {
     let ground = ground();
     symlink("sub/s", ground.inside.join("link")).unwrap();
     let before = tree(&ground.inside);
-    for inner in [
-        "*** Delete File: link",
-        "*** Update File: link\n*** Move to: n",
+    for (inner, said) in [
+        ("*** Delete File: link", "link"),
+        ("*** Delete File: link/", "link/"),
+        ("*** Update File: link\n*** Move to: n", "link"),
     ] {
-        assert_eq!(
-            applied(&ground.inside, inner),
-            "apply_patch verification failed: Failed to read link: is a link, not a regular file"
-        );
+        let problem = format!("Failed to read {said}: is a link, not a regular file");
+        let expected = format!("apply_patch verification failed: {problem}");
+        assert_eq!(applied(&ground.inside, inner), expected);
     }
     assert_eq!(tree(&ground.inside), before);
 }
