@@ -6,3 +6,12 @@
 //! Turns are not run here; the engine that joins the parts does that.
 
 pub mod patch;
+//! The native engine: turns run by Turnlane itself, against any server of the Responses API.
+//!
+//! Owned here: the parts of a model call that need no I/O. The invariant: what a provider sends is
+//! input, never trusted; every part here is bounded, and no bytes make it panic.
+//!
+//! Sockets, timers and retries are not here; the turn loop drives these parts with them.
+
+pub mod sse;
+pub mod stream;
