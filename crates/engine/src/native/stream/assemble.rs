@@ -11,7 +11,7 @@ use std::fmt;
 use turnlane_protocol::ids::ItemId;
 
 use super::locate::{Address, differ};
-use super::slot::{Kind, Slot};
+use super::slot::{Kind, Said, Slot};
 use super::step::{CallKind, Step, StreamError};
 use super::wire::{self, EventWire, ItemWire, ResponseWire};
 use crate::native::sse::SseEvent;
@@ -202,12 +202,12 @@ impl<F: FnMut() -> ItemId> Assembler<F> {
             // Without a name only its words tell whether an item is done again.
             let nameless = address.index.is_none() && address.id.is_none();
             let last = self.slots.iter().rposition(|slot| slot.kind == kind)?;
-            (nameless && self.slots[last].says_the_same(&item)).then_some(last)
+            (nameless && self.slots[last].says_the_same(&Said::of(&item))).then_some(last)
         });
         let found = found.filter(|&at| {
             let slot = &self.slots[at];
             let other = differ(slot.provider_id.as_ref(), address.id.as_ref());
-            !(slot.done && other) || slot.says_the_same(&item)
+            !(slot.done && other) || slot.says_the_same(&Said::of(&item))
         });
         let at = match found {
             Some(at) => at,

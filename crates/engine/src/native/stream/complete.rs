@@ -120,7 +120,7 @@ impl<F: FnMut() -> ItemId> Assembler<F> {
         self.skipped.items += 1;
         if word.ends_with("_call") && !self.warned {
             self.warned = true;
-            let text = format!("the provider made a {word}, which was not offered; it is left out");
+            let text = format!("the provider ran {word}, which was not offered; it is left out");
             steps.push(Step::Warning(text));
         }
     }

@@ -155,30 +155,55 @@ impl Slot {
     }
 
     /// Whether an item that names neither index nor id is this one again.
-    pub(super) fn says_the_same(&self, item: &ItemWire<'_>) -> bool {
+    pub(super) fn says_the_same(&self, said: &Said<'_>) -> bool {
         match &self.kind {
-            Kind::Message => self.text() == wire::texts(item.content).concat(),
+            Kind::Message => joins_to(&self.content, &said.content),
             Kind::Reasoning => {
-                let summary = wire::texts(item.summary).concat();
-                let content = wire::texts(item.content).concat();
-                let known: String = self.summary.values().map(String::as_str).collect();
-                known == summary && self.text() == content
+                joins_to(&self.content, &said.content) && joins_to(&self.summary, &said.summary)
             }
-            Kind::Call(_) => match (&self.call_id, wire::word(item.call_id)) {
-                (Some(known), Some(said)) => *known == said,
-                (None, _) | (_, None) => {
-                    self.name == wire::word(item.name)
-                        && self.arguments == said_arguments(&self.kind, item).unwrap_or_default()
-                }
+            Kind::Call(_) => match (&self.call_id, &said.call_id) {
+                (Some(known), Some(said)) => known == said,
+                (None, _) | (_, None) => self.name == said.name && self.arguments == said.arguments,
             },
             Kind::WebSearch => {
                 let known = self.raw.as_deref().map(RawValue::get);
-                known == item.raw.map(RawValue::get)
+                known == said.raw
             }
             // Nothing of it is shown, once or twice.
             Kind::Other(_) => true,
         }
     }
+}
+
+/// The words of an item, read once to be compared with many slots.
+#[derive(Debug)]
+pub(super) struct Said<'a> {
+    content: String,
+    summary: String,
+    call_id: Option<String>,
+    name: Option<String>,
+    arguments: String,
+    raw: Option<&'a str>,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn of(item: &ItemWire<'a>) -> Self {
+        Self {
+            content: wire::texts(item.content).concat(),
+            summary: wire::texts(item.summary).concat(),
+            call_id: wire::word(item.call_id),
+            name: wire::word(item.name),
+            arguments: said_arguments(&Kind::of(item), item).unwrap_or_default(),
+            raw: item.raw.map(RawValue::get),
+        }
+    }
+}
+
+/// Whether the parts one after the other are this text.
+fn joins_to(parts: &Parts, whole: &str) -> bool {
+    let mut parts = parts.values();
+    let rest = parts.try_fold(whole, |rest, part| rest.strip_prefix(part.as_str()));
+    rest.is_some_and(str::is_empty)
 }
 
 /// The arguments or input in an item, unless there is nothing in them.

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use turnlane_protocol::ids::ItemId;
 
 use super::assemble::Assembler;
-use super::slot::Kind;
+use super::slot::{Kind, Said};
 use super::step::{Step, StreamError, Terminal};
 use super::wire::{self, EventWire, ItemWire, ResponseWire};
 
@@ -182,9 +182,9 @@ impl<F: FnMut() -> ItemId> Assembler<F> {
         finals: &[Option<ItemWire<'_>>],
     ) -> Option<usize> {
         let kind = Kind::of(item);
-        let id = wire::word(item.id);
+        let (id, said) = (wire::word(item.id), Said::of(item));
         let free = |at: usize| self.slots[at].kind == kind && finals[at].is_none();
-        let same = |at: usize| self.slots[at].done && self.slots[at].says_the_same(item);
+        let same = |at: usize| self.slots[at].done && self.slots[at].says_the_same(&said);
         let slots = || (0..finals.len()).filter(|&at| free(at));
         slots()
             .find(|&at| id.is_some() && self.slots[at].provider_id == id)

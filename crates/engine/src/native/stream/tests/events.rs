@@ -247,7 +247,7 @@ rows! {
         e!("output_item.done", {"output_index": 2, "item": {"type": "compaction", "id": "c"}}),
         e!("completed", {"response": {}}),
     ] => [
-        "warning: the provider made a image_generation_call, which was not offered; it is left out",
+        "warning: the provider ran image_generation_call, which was not offered; it is left out",
         "completed",
     ];
 

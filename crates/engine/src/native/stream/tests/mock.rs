@@ -61,7 +61,7 @@ async fn everything_the_mock_can_say_is_understood() {
             "i3 completed at 2, replayed: message \"hello\" Commentary",
             "i4 completed at 3, replayed: message \"no\"",
             "i5 completed at 6, replayed: search \"weather\"",
-            "warning: the provider made a image_generation_call, which was not offered; it is left out",
+            "warning: the provider ran image_generation_call, which was not offered; it is left out",
             "call call_1_4 at 4: exec_command({\"cmd\":\"echo a long enough command\"})",
             "call call_1_5 at 5: apply_patch(*** Begin Patch\n)",
             "usage 120 = 100 (40 cached, 7 written) + 20 (5 reasoning)",
