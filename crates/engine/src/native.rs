@@ -15,3 +15,14 @@ pub mod patch;
 
 pub mod sse;
 pub mod stream;
+//! The engine that executes turns by itself: it calls a provider of the Responses API and runs
+//! the tools the model asks for.
+//!
+//! The invariant here: no value of a key leaves this module other than to the provider it belongs
+//! to; what is emitted, recorded or logged has passed [`redact`].
+//!
+//! Lanes, approvals and the store are the runtime's business.
+
+pub mod failure;
+pub mod redact;
+pub mod retry;
