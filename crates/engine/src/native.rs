@@ -24,5 +24,6 @@ pub mod stream;
 //! Lanes, approvals and the store are the runtime's business.
 
 pub mod failure;
+pub mod provider;
 pub mod redact;
 pub mod retry;

@@ -4,7 +4,7 @@
 //! [`DeltaRedactor`] joined are what [`Redactor::text`] makes of the whole, and what is held back
 //! is always shorter than the longest key.
 //!
-//! Which values are keys is decided by whoever makes it; nothing is written here.
+//! Which values are keys is decided by [`provider`](super::provider); nothing is written here.
 
 use std::borrow::Cow;
 use std::fmt;
