@@ -27,3 +27,14 @@ pub mod failure;
 pub mod provider;
 pub mod redact;
 pub mod retry;
+//! The engine that runs turns by itself: parts that need neither a network nor a process.
+//!
+//! The invariant here: what a model is sent follows from stored entries and settings alone, so a
+//! turn after a restart sends the same bytes as one before it.
+//!
+//! Calling a provider, running tools and reporting items is done with these parts, not by them.
+
+pub mod documents;
+pub mod history;
+pub mod instructions;
+pub mod request;
