@@ -1,0 +1,149 @@
+//! The tools of the native engine: what they share within a turn, and what comes of a call.
+//!
+//! The invariant here: a tool ends every item it starts, also when the turn is stopped, and says to
+//! the model what was done. A tool's failure is text for the model, never the end of the turn.
+//!
+//! Which calls run beside each other, hooks before and after, and recording are the turn's business.
+
+pub(crate) mod diff;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use turnlane_process::ProcessService;
+use turnlane_protocol::ids::{ThreadId, TurnId};
+
+use crate::cancel::CancelToken;
+use crate::control::Ask;
+use crate::native::history::Image;
+use crate::native::redact::Redactor;
+use crate::native::sessions::ThreadSessions;
+use crate::request::TurnSettings;
+use crate::said::Fenced;
+use crate::sink::Sink;
+
+/// Milliseconds since 1970.
+pub(crate) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// What the tools of one turn share.
+pub(crate) struct ToolTurn {
+    pub(crate) thread_id: ThreadId,
+    pub(crate) turn_id: TurnId,
+    pub(crate) settings: Arc<TurnSettings>,
+    pub(crate) tools: ToolSettings,
+    pub(crate) sink: Sink,
+    pub(crate) ask: Ask,
+    pub(crate) cancel: CancelToken,
+    /// Everything a tool emits or answers has passed it.
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) service: ProcessService,
+    /// The running commands of the thread.
+    pub(crate) sessions: Arc<ThreadSessions>,
+    /// What the turn's patches changed together.
+    pub(crate) diff: tokio::sync::Mutex<diff::TurnDiff>,
+    pub(crate) clock: Clock,
+}
+
+/// What is configured about tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToolSettings {
+    /// The shell that runs commands.
+    pub(crate) shell: String,
+    /// Whether it is a login shell when the model does not say.
+    pub(crate) login: LoginShell,
+    pub(crate) dangerous: Dangerous,
+    /// How many calls run at once.
+    pub(crate) parallel_max: usize,
+    /// How many tokens of output the model is given at most.
+    pub(crate) output_tokens_max: u64,
+    pub(crate) pictures: Pictures,
+}
+
+/// Whether the shell reads its profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoginShell {
+    Yes,
+    No,
+}
+
+/// What is done about commands that look dangerous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dangerous {
+    /// They are asked about, or refused where nobody may be asked.
+    Guarded,
+    /// They are commands like others.
+    Ordinary,
+}
+
+/// Whether the model takes pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pictures {
+    Taken,
+    Refused,
+}
+
+/// What hooks said before a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// The policy decides.
+    Usual,
+    /// Somebody must accept, whatever the policy says.
+    Asked,
+    /// The item is started and completed as declined; the model gets the text.
+    Blocked(String),
+}
+
+/// A call with its arguments read, and rewritten where a hook wished it.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    pub(crate) call_id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
+    pub(crate) permission: Permission,
+}
+
+/// What a call brought.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Output {
+    /// What the model is told, redacted and cut.
+    pub(crate) text: String,
+    pub(crate) success: bool,
+    /// What the model is shown after all outputs of the round.
+    pub(crate) pictures: Vec<Image>,
+    /// Whether the turn completes without another model call.
+    pub(crate) end_turn: bool,
+}
+
+impl Output {
+    pub(crate) fn success(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            success: true,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn failure(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a call brought nothing: the turn ends. Every item the call started is completed by then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The turn was cancelled; the text is what the call's output says.
+    Cancelled(String),
+    /// Somebody decided `cancel`: the turn is interrupted.
+    Interrupted,
+    /// Another worker owns the lane.
+    Fenced,
+}
+
+impl From<Fenced> for Stop {
+    fn from(_: Fenced) -> Self {
+        Self::Fenced
+    }
+}
