@@ -1,63 +1,134 @@
-//! `config.toml`: read once, checked key by key.
+//! The configuration: Codex's `config.toml` below ours below `-c key=value`, checked key by key.
 //!
-//! A bad value fails with file, line and key; a key nobody knows is a warning, since a newer or
-//! older version may know it. `-c key=value` has the last word. What a section means is decided in
-//! its own module below.
+//! A bad value fails with file, line and key; a key nobody knows in our own file is a warning, since
+//! a newer or older version may know it. Of Codex's file only the keys we share are read. What a
+//! section means is decided in its own module below.
 
 mod exec_server;
+mod files;
 mod section;
+mod server;
+mod shared;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use toml::de::DeTable;
+use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue};
 
 pub(crate) use exec_server::ExecServerConfig;
+pub(crate) use files::ConfigFiles;
 use section::{Section, Source};
+pub(crate) use server::{OnInterrupt, ServerConfig, Spawn};
+
+/// The name of the file in either folder.
+const FILE: &str = "config.toml";
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) exec_server: ExecServerConfig,
+    pub(crate) server: ServerConfig,
+    /// What is shared with Codex, with the chosen profile, and the table `native`.
+    pub(crate) shared: Map<String, Value>,
+}
+
+/// Where configuration comes from, lowest first: Codex's file, ours, `-c`.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    /// `config.toml` in `$CODEX_HOME`; only keys we share are read.
+    pub(crate) codex: Option<PathBuf>,
+    /// `config.toml` in our folder.
+    pub(crate) own: PathBuf,
+    /// `-c key=value`, in their order.
+    pub(crate) overrides: Vec<String>,
+}
+
+impl Layers {
+    pub(crate) fn new(home: &Path, codex_home: Option<&Path>, overrides: &[String]) -> Self {
+        Self {
+            codex: codex_home.map(|home| home.join(FILE)),
+            own: home.join(FILE),
+            overrides: overrides.to_vec(),
+        }
+    }
+
+    /// Reads all of them.
+    pub(crate) fn load(&self) -> anyhow::Result<Config> {
+        let mut config = Config::default();
+        if let Some(path) = &self.codex
+            && let Some(text) = read(path)?
+        {
+            config.apply(&Source::file(path, &text), Whose::Codex)?;
+        }
+        if let Some(text) = read(&self.own)? {
+            config.apply(&Source::file(&self.own, &text), Whose::Ours)?;
+        }
+        for given in &self.overrides {
+            let text = override_as_toml(given)?;
+            config.apply(&Source::flag(given, &text), Whose::Ours)?;
+        }
+        config.shared = shared::with_profile(config.shared)?;
+        Ok(config)
+    }
+}
+
+/// Nothing where there is no file.
+fn read(path: &Path) -> anyhow::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Whose keys a layer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// Codex's: what we do not share is not ours to judge.
+    Codex,
+    Ours,
 }
 
 impl Config {
-    /// Defaults, then `config.toml` in `home` if there is one, then the overrides in their order.
-    pub(crate) fn load(home: &Path, overrides: &[String]) -> anyhow::Result<Self> {
-        let mut config = Self::default();
-        let path = home.join("config.toml");
-        match std::fs::read_to_string(&path) {
-            Ok(text) => config.apply(&Source::file(&path, &text))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
-            }
-        }
-        for given in overrides {
-            let text = override_as_toml(given)?;
-            config.apply(&Source::flag(given, &text))?;
-        }
-        Ok(config)
-    }
-
-    fn apply(&mut self, source: &Source<'_>) -> anyhow::Result<()> {
+    fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
         let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
         for (name, value) in table.get_ref() {
             let at = name.span().start;
-            match name.get_ref().as_ref() {
-                "exec_server" => {
-                    let Some(table) = value.get_ref().as_table() else {
-                        return Err(source.error(Some(at), "exec_server: expected a table"));
-                    };
-                    self.exec_server
-                        .apply(Section::new(source, "exec_server", table))?;
+            let name = name.get_ref().as_ref();
+            if shared::knows(name) {
+                // The engines' own table is not Codex's business.
+                if whose == Whose::Ours || name != "native" {
+                    shared::lay(&mut self.shared, source, name, value)?;
                 }
-                // Known to the contract, used by commands that are not here yet.
-                other => source.warn(at, &format!("unknown key `{other}`")),
+            } else if whose == Whose::Ours {
+                self.apply_own(source, name, at, value.get_ref())?;
             }
         }
         Ok(())
+    }
+
+    fn apply_own(
+        &mut self,
+        source: &Source<'_>,
+        name: &str,
+        at: usize,
+        value: &DeValue<'_>,
+    ) -> anyhow::Result<()> {
+        let sections = ServerConfig::SECTIONS.iter().chain(&["exec_server"]);
+        let Some(known) = sections.copied().find(|known| *known == name) else {
+            source.warn(at, &format!("unknown key `{name}`"));
+            return Ok(());
+        };
+        let Some(table) = value.as_table() else {
+            return Err(source.error(Some(at), &format!("{name}: expected a table")));
+        };
+        let section = Section::new(source, known, table);
+        match known {
+            "exec_server" => self.exec_server.apply(section),
+            known => self.server.apply(known, section),
+        }
     }
 }
 
@@ -82,7 +153,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("config.toml"), text).unwrap();
         let overrides: Vec<_> = overrides.iter().copied().map(str::to_owned).collect();
-        Config::load(home.path(), &overrides)
+        Layers::new(home.path(), None, &overrides)
+            .load()
             .map_err(|error| format!("{error:#}").replace(home.path().to_str().unwrap(), "HOME"))
     }
 
@@ -133,7 +205,78 @@ mod tests {
     #[test]
     fn no_file_means_the_defaults() {
         let home = tempfile::tempdir().unwrap();
-        let config = Config::load(home.path(), &[]).unwrap();
+        let config = Layers::new(home.path(), None, &[]).load().unwrap();
         assert_eq!(config.exec_server.max_connections, 256);
+        assert_eq!(config.server, ServerConfig::default());
+        assert!(config.shared.is_empty());
+    }
+
+    #[test]
+    fn the_sections_of_a_server_are_read_and_checked() {
+        let text = "[server]\nshutdown_grace = \"5s\"\n[approvals]\nunattended_timeout = \"0\"\n\
+                    [queue]\non_interrupt = \"pause\"\n[engine]\nturn_timeout = \"2h\"\n\
+                    [process]\nspawn = \"deny\"\n";
+        let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
+        assert_eq!(config.shutdown_grace.as_secs(), 5);
+        assert!(config.unattended_timeout.is_zero());
+        assert_eq!(config.on_interrupt, OnInterrupt::Pause);
+        assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
+        assert_eq!(config.spawn, Spawn::Deny);
+        assert_eq!(config.unload_after.as_secs(), 60);
+        for (text, message) in [
+            (
+                "[thread]\nunload_after = 5\n",
+                "HOME/config.toml:2: thread.unload_after: expected a time such as \"30s\", found a \
+                 whole number",
+            ),
+            (
+                "[engine]\ndefault = \"gpt\"\n",
+                "HOME/config.toml:2: engine.default: must be one of native, scripted, not `gpt`",
+            ),
+        ] {
+            assert_eq!(load(text, &[]).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn shared_keys_come_from_codex_then_from_us_then_from_flags() {
+        let (home, codex) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let theirs = "model = \"a\"\nsandbox_mode = \"read-only\"\nno_such_key = 1\n\
+                      [native]\nmax_rounds = 1\n[server]\nshutdown_grace = 1\n\
+                      [model_providers.x]\nbase_url = \"http://a\"\nname = \"X\"\n";
+        std::fs::write(codex.path().join(FILE), theirs).unwrap();
+        let ours = "sandbox_mode = \"workspace-write\"\n[model_providers.x]\nname = \"Y\"\n";
+        std::fs::write(home.path().join(FILE), ours).unwrap();
+        let flags = ["model=b".to_owned(), "native.max_rounds=3".to_owned()];
+        let layers = Layers::new(home.path(), Some(codex.path()), &flags);
+        let shared = Value::Object(layers.load().unwrap().shared);
+        let expected = serde_json::json!({
+            "model": "b",
+            "sandbox_mode": "workspace-write",
+            "native": {"max_rounds": 3},
+            "model_providers": {"x": {"base_url": "http://a", "name": "Y"}},
+        });
+        assert_eq!(shared, expected);
+    }
+
+    #[test]
+    fn a_bad_shared_value_is_named_with_file_line_and_key() {
+        for (text, message) in [
+            (
+                "model = \"m\"\nmodel_context_window = \"big\"\n",
+                "HOME/config.toml:2: model_context_window: expected a whole number, found a string",
+            ),
+            (
+                "sandbox_mode = \"open\"\n",
+                "HOME/config.toml:1: sandbox_mode: must be one of read-only, workspace-write, \
+                 danger-full-access, not `open`",
+            ),
+            (
+                "project_root_markers = [1]\n",
+                "HOME/config.toml:1: project_root_markers: expected a list of strings, found a list",
+            ),
+        ] {
+            assert_eq!(load(text, &[]).unwrap_err(), message);
+        }
     }
 }

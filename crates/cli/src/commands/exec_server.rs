@@ -18,7 +18,7 @@ use turnlane_rpc::auth::AuthOptions;
 use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener};
 
 use crate::args::{DialectArg, ExecServer};
-use crate::config::{Config, ExecServerConfig};
+use crate::config::{ExecServerConfig, Layers};
 use crate::{home, runtime};
 
 /// The name of the token in our folder.
@@ -26,7 +26,7 @@ const TOKEN_FILE: &str = "exec-server.token";
 
 pub(crate) fn run(args: ExecServer) -> anyhow::Result<()> {
     let home = home::find()?;
-    let mut config = Config::load(&home, &args.config)?.exec_server;
+    let mut config = Layers::new(&home, None, &args.config).load()?.exec_server;
     if let Some(dialect) = args.dialect {
         config.dialect = dialect;
     }

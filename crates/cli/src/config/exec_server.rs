@@ -121,13 +121,13 @@ const CONTAINMENTS: [(&str, Option<ContainmentKind>); 4] = [
     ("group", Some(ContainmentKind::Group)),
 ];
 
-fn set<T>(field: &mut T, given: Option<T>) {
+pub(super) fn set<T>(field: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *field = given;
     }
 }
 
-fn count(
+pub(super) fn count(
     section: &Section<'_>,
     key: &'static str,
     min: u64,

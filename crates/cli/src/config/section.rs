@@ -4,9 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+use super::shared::found_in_words;
 
 /// Where a piece of configuration came from.
 pub(super) struct Source<'a> {
@@ -81,14 +84,7 @@ impl<'a> Section<'a> {
     }
 
     fn expected(&self, key: &str, value: &Spanned<DeValue<'_>>, what: &str) -> anyhow::Error {
-        let found = match value.get_ref().type_str() {
-            "integer" => "a whole number",
-            "string" => "a string",
-            "boolean" => "true or false",
-            "array" => "a list",
-            "table" => "a table",
-            other => other,
-        };
+        let found = found_in_words(value.get_ref());
         self.error(key, value, &format!("expected {what}, found {found}"))
     }
 
@@ -148,6 +144,28 @@ impl<'a> Section<'a> {
         texts.collect::<anyhow::Result<_>>().map(Some)
     }
 
+    /// A time as `"30s"`, `"10m"`, `"24h"` or `"0"`, at most `max`.
+    pub(super) fn duration(
+        &self,
+        key: &'static str,
+        max: Duration,
+    ) -> anyhow::Result<Option<Duration>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let Some(text) = value.get_ref().as_str() else {
+            return Err(self.expected(key, value, "a time such as \"30s\""));
+        };
+        match parse_duration(text) {
+            Some(time) if time <= max => Ok(Some(time)),
+            Some(_) => Err(self.error(key, value, &format!("`{text}` is too long"))),
+            None => {
+                let message = format!("must be a time such as \"30s\", \"10m\" or \"24h\", not `{text}`");
+                Err(self.error(key, value, &message))
+            }
+        }
+    }
+
     /// One of a few words.
     pub(super) fn word<T: Copy>(
         &self,
@@ -177,6 +195,49 @@ impl<'a> Section<'a> {
                 let message = format!("unknown key `{}.{}`", self.name, key.get_ref());
                 self.source.warn(key.span().start, &message);
             }
+        }
+    }
+}
+
+/// A number and a unit; `0` needs none.
+fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        for (text, time) in [
+            ("0", Some(Duration::ZERO)),
+            ("250ms", Some(Duration::from_millis(250))),
+            ("30s", Some(Duration::from_secs(30))),
+            ("10m", Some(Duration::from_mins(10))),
+            ("24h", Some(Duration::from_hours(24))),
+            ("2d", Some(Duration::from_hours(48))),
+            ("", None),
+            ("5", None),
+            ("m", None),
+            ("1.5h", None),
+            ("-1s", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(parse_duration(text), time, "{text}");
         }
     }
 }
