@@ -6,8 +6,16 @@
 //!
 //! When to ask, whom, and for how long is the runtime's business.
 
+mod questions;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use questions::{
+    ContentItem, DynamicToolCallAnswer, DynamicToolCallParams, GrantScope,
+    PermissionsApprovalAnswer, PermissionsApprovalParams, UserInputAnswer, UserInputAnswers,
+    UserInputOption, UserInputParams, UserInputQuestion,
+};
 
 use crate::ids::{ApprovalId, ItemId, ThreadId, TurnId};
 use crate::item::{CommandAction, Extra, FileUpdate};
@@ -16,6 +24,14 @@ use crate::item::{CommandAction, Extra, FileUpdate};
 pub const COMMAND_METHOD: &str = "item/commandExecution/requestApproval";
 /// Asks about a patch.
 pub const FILE_CHANGE_METHOD: &str = "item/fileChange/requestApproval";
+/// Asks for more permissions.
+pub const PERMISSIONS_METHOD: &str = "item/permissions/requestApproval";
+/// Asks a person questions of the agent.
+pub const USER_INPUT_METHOD: &str = "item/tool/requestUserInput";
+/// Has a tool of the client called.
+pub const TOOL_CALL_METHOD: &str = "item/tool/call";
+/// Passes a question of an MCP server on; its params are the server's.
+pub const ELICITATION_METHOD: &str = "mcpServer/elicitation/request";
 /// Lists what is open.
 pub const LIST_METHOD: &str = "approval/list";
 /// Decides what is open without being subscribed.

@@ -3,12 +3,21 @@
 //! The invariant here: every error Turnlane writes has `data.reason`, so no program has to read
 //! texts; only the exec-server's own dialects, whose errors carry no `data`, use
 //! [`ErrorObject::bare`]. Texts never carry what a caller sent as content (prompts, environment values, tokens);
-//! [`ErrorObject::invalid_params`] is the one place that cleans serde's own wording.
+//! [`ErrorObject::invalid_params`] is the one place that cleans serde's own wording. Exact texts are
+//! constructors of [`ErrorObject`], here and in the files beside, so that each is written once.
 //!
-//! Which situation gets which text is not decided here but by the crate that meets the situation.
+//! Which situation gets which error is not decided here but by the crate that meets the situation.
+
+mod processes;
+#[cfg(test)]
+mod tests;
+mod threads;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use processes::ProcessFamily;
+pub use threads::{MissingThread, Owner, UnsteerableTurn};
 
 /// The frame was not JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -99,9 +108,38 @@ impl ErrorObject {
 
     /// The answer to a method nobody serves.
     pub fn unknown_method(method: &str) -> Self {
-        let shown: String = method.chars().take(QUOTED_CHARS_MAX).collect();
+        let shown = quoted(method);
         let message = format!("Invalid request: unknown variant `{shown}`");
         Self::new(INVALID_REQUEST, Reason::UnknownMethod, message).with("method", shown)
+    }
+
+    /// The answer to everything before `initialize`.
+    pub fn not_initialized() -> Self {
+        Self::new(INVALID_REQUEST, Reason::NotInitialized, "Not initialized")
+    }
+
+    /// The answer to a second `initialize`.
+    pub fn already_initialized() -> Self {
+        let message = "Already initialized";
+        Self::new(INVALID_REQUEST, Reason::AlreadyInitialized, message)
+    }
+
+    /// The answer to a method that the client has not opted into.
+    pub fn experimental(method: &str) -> Self {
+        let message = format!("{method} requires experimentalApi capability");
+        Self::new(INVALID_REQUEST, Reason::Experimental, message)
+    }
+
+    /// The answer to a method of ours without the capability it needs, as `turnlane.events`.
+    pub fn capability(method: &str, capability: &str) -> Self {
+        let message = format!("{method} requires {capability} capability");
+        Self::new(INVALID_REQUEST, Reason::Capability, message)
+    }
+
+    /// The answer to a method that is not served over the network.
+    pub fn local_only(method: &str) -> Self {
+        let message = format!("{method} is only served on local connections");
+        Self::new(INVALID_REQUEST, Reason::LocalOnly, message)
     }
 
     /// The answer to a frame above the limit, where the framing lets us skip it.
@@ -133,6 +171,14 @@ impl ErrorObject {
             .get("reason")?
             .as_str()
             .and_then(Reason::from_word)
+    }
+}
+
+/// As much of a caller's own word as an error repeats.
+fn quoted(word: &str) -> &str {
+    match word.char_indices().nth(QUOTED_CHARS_MAX) {
+        Some((end, _)) => &word[..end],
+        None => word,
     }
 }
 
@@ -245,6 +291,8 @@ reasons! {
     Queued = "queued",
     /// The idempotency key was used with other content.
     IdempotencyConflict = "idempotencyConflict",
+    /// The queue takes no more rows.
+    QueueFull = "queueFull",
     /// A hook said no.
     BlockedByHook = "blockedByHook",
     /// Another live connection holds the binding.
@@ -255,6 +303,14 @@ reasons! {
     ApprovalNotFound = "approvalNotFound",
     /// The approval was decided before.
     ApprovalResolved = "approvalResolved",
+    /// The name is in use for something that runs.
+    DuplicateProcess = "duplicateProcess",
+    /// Nothing that runs has this name.
+    ProcessNotFound = "processNotFound",
+    /// The input of the process takes nothing, or nothing more.
+    StdinClosed = "stdinClosed",
+    /// The program could not be started.
+    SpawnFailed = "spawnFailed",
     /// The sandbox policy cannot be enforced on this machine.
     SandboxUnavailable = "sandboxUnavailable",
     /// Too many unanswered requests.
@@ -263,70 +319,4 @@ reasons! {
     DiskFull = "diskFull",
     /// Our own failure.
     Internal = "internal",
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn every_reason_is_its_own_word() {
-        for &reason in Reason::ALL {
-            assert_eq!(Reason::from_word(reason.as_str()), Some(reason));
-            assert_eq!(
-                serde_json::to_value(reason).unwrap(),
-                json!(reason.as_str())
-            );
-        }
-    }
-
-    #[test]
-    fn the_overload_refusal_is_exactly_what_clients_match() {
-        let refusal = serde_json::to_value(ErrorObject::overloaded(250)).unwrap();
-        assert_eq!(
-            refusal,
-            json!({"code": -32001, "message": "Server overloaded; retry later.",
-                "data": {"reason": "overloaded", "errorInfo": "server_overloaded", "retryAfterMs": 250}})
-        );
-    }
-
-    #[test]
-    fn serde_texts_lose_their_position_and_the_content_of_strings() {
-        let wrong_type = serde_json::from_str::<String>("5").unwrap_err();
-        assert_eq!(
-            ErrorObject::invalid_params(&wrong_type).message,
-            "Invalid request: invalid type: integer `5`, expected a string"
-        );
-        let prompt = serde_json::from_str::<Vec<u8>>("\"my secret, expected plan\"").unwrap_err();
-        assert_eq!(
-            ErrorObject::invalid_params(&prompt).message,
-            "Invalid request: invalid type: string, expected a sequence"
-        );
-        let long = format!("\"{}\"", "x".repeat(500));
-        let variant = serde_json::from_str::<Reason>(&long).unwrap_err();
-        assert!(
-            !ErrorObject::invalid_params(&variant)
-                .message
-                .contains("xxxx")
-        );
-    }
-
-    #[test]
-    fn an_error_of_the_exec_server_is_a_code_and_a_text() {
-        let missing = serde_json::from_str::<Vec<Reason>>("[1]").unwrap_err();
-        let error = ErrorObject::bare_params(&missing);
-        assert!(!error.message.contains(" at line "), "{error}");
-        assert_eq!(
-            serde_json::to_value(ErrorObject::bare(-32004, "gone")).unwrap(),
-            json!({"code": -32004, "message": "gone"})
-        );
-    }
-
-    #[test]
-    fn an_error_of_another_server_without_data_is_read() {
-        let error: ErrorObject =
-            serde_json::from_value(json!({"code": -32601, "message": "no"})).unwrap();
-        assert_eq!(error.reason(), None);
-    }
 }

@@ -19,6 +19,7 @@ pub use blob::Blob;
 
 use serde::{Deserialize, Serialize};
 
+use crate::params::present;
 use environment::EnvironmentInfo;
 
 /// The name of our dialect, in requests and answers of `initialize`.
@@ -79,13 +80,4 @@ pub struct InitializeAnswer {
 pub struct SessionEndAnswer {
     /// How many processes were ended.
     pub ended: u64,
-}
-
-/// Tells null from absence.
-fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
 }

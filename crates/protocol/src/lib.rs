@@ -47,6 +47,7 @@ pub mod input;
 pub mod item;
 pub mod method;
 pub mod notification;
+pub mod output_schema;
 pub mod params;
 pub mod policy;
 #[cfg(feature = "schema")]

@@ -9,6 +9,7 @@
 
 mod delta;
 mod item;
+mod process;
 mod server;
 mod thread;
 mod turn;
@@ -26,13 +27,14 @@ pub use delta::{
 pub use item::{
     ItemCompleted, ItemStarted, McpToolCallProgress, ReasoningSummaryPartAdded, TerminalInteraction,
 };
+pub use process::{CommandExecOutputDelta, OutputStream, ProcessExited, ProcessOutputDelta};
 pub use server::{
     ApprovalChange, ApprovalChanged, ConnectionLagged, Decider, HookRunChanged, RateLimitsUpdated,
     ServerRequestResolved, Warning,
 };
 pub use thread::{
-    ThreadMoved, ThreadNameUpdated, ThreadSettingsUpdated, ThreadStarted, ThreadStatusChanged,
-    ThreadTokenUsageUpdated,
+    ThreadGoalUpdated, ThreadMoved, ThreadNameUpdated, ThreadReadStateChanged,
+    ThreadSettingsUpdated, ThreadStarted, ThreadStatusChanged, ThreadTokenUsageUpdated,
 };
 pub use turn::{
     PlanStep, PlanStepStatus, TurnCompleted, TurnDiffUpdated, TurnFailing, TurnPlanUpdated,
@@ -117,6 +119,13 @@ notifications! {
     ThreadClosed(ThreadMoved) = THREAD_CLOSED "thread/closed",
     /// The last turns of a thread left its history.
     ThreadReverted(ThreadMoved) = THREAD_REVERTED "thread/reverted",
+    /// A thread is read to another place.
+    ThreadReadStateChanged(ThreadReadStateChanged)
+        = THREAD_READ_STATE_CHANGED "thread/readState/changed",
+    /// A thread has another goal.
+    ThreadGoalUpdated(ThreadGoalUpdated) = THREAD_GOAL_UPDATED "thread/goal/updated",
+    /// A thread has no goal any more.
+    ThreadGoalCleared(ThreadMoved) = THREAD_GOAL_CLEARED "thread/goal/cleared",
     /// A turn runs.
     TurnStarted(TurnStarted) = TURN_STARTED "turn/started",
     /// A turn has ended; nothing is sent for it afterwards.
@@ -161,6 +170,13 @@ notifications! {
     Warning(Warning) = WARNING "warning",
     /// The model provider said how much may still be used.
     RateLimitsUpdated(RateLimitsUpdated) = RATE_LIMITS_UPDATED "account/rateLimits/updated",
+    /// More output of a command that the client runs.
+    CommandExecOutputDelta(CommandExecOutputDelta)
+        = COMMAND_EXEC_OUTPUT_DELTA "command/exec/outputDelta",
+    /// More output of a process that the client runs.
+    ProcessOutputDelta(ProcessOutputDelta) = PROCESS_OUTPUT_DELTA "process/outputDelta",
+    /// A process that the client runs has ended.
+    ProcessExited(ProcessExited) = PROCESS_EXITED "process/exited",
     /// An approval was asked for or decided; only for clients that know Turnlane.
     ApprovalChanged(ApprovalChanged) = APPROVAL_CHANGED "approval/changed",
     /// Deltas were left out because the client read too slowly; only for clients that know

@@ -24,6 +24,15 @@ pub fn read_required<'a, T: Deserialize<'a>>(
     }
 }
 
+/// Tells null from absence, for members where the two differ.
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

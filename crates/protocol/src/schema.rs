@@ -45,29 +45,120 @@ pub fn documents() -> Vec<(String, Value)> {
     documents.add::<Thread>();
     documents.add::<Turn>();
     documents.add::<ThreadItem>();
+    threads(&mut documents);
+    offers(&mut documents);
+    processes(&mut documents);
+    questions(&mut documents);
+    documents.add::<ServerNotification>();
+    documents.finish()
+}
+
+/// `thread/*` and `turn/*`.
+fn threads(documents: &mut Documents) {
     documents.add::<method::ThreadStartParams>();
     documents.add::<method::StartAnswer>();
     documents.add::<method::ThreadResumeParams>();
     documents.add::<method::ThreadResumeAnswer>();
     documents.add::<method::ThreadForkParams>();
+    documents.add::<method::ThreadArchiveParams>();
+    documents.add::<method::ThreadUnarchiveParams>();
+    documents.add::<method::ThreadUnarchiveAnswer>();
+    documents.add::<method::ThreadDeleteParams>();
     documents.add::<method::ThreadReadParams>();
     documents.add::<method::ThreadReadAnswer>();
     documents.add::<method::ThreadListParams>();
     documents.add::<method::ThreadListAnswer>();
+    documents.add::<method::ThreadLoadedListParams>();
+    documents.add::<method::ThreadLoadedListAnswer>();
+    documents.add::<method::ThreadUnsubscribeParams>();
+    documents.add::<method::ThreadUnsubscribeAnswer>();
+    documents.add::<method::ThreadNameSetParams>();
+    documents.add::<method::ThreadTurnsListParams>();
+    documents.add::<method::TurnsPage>();
+    documents.add::<method::ThreadItemsListParams>();
+    documents.add::<method::ThreadItemsListAnswer>();
+    documents.add::<method::ThreadItemsReadParams>();
+    documents.add::<method::ThreadItemsReadAnswer>();
+    documents.add::<method::ThreadRevertParams>();
+    documents.add::<method::ThreadRevertAnswer>();
+    documents.add::<method::ThreadRollbackParams>();
+    documents.add::<method::ThreadRollbackAnswer>();
+    documents.add::<method::ThreadCompactStartParams>();
+    documents.add::<method::ThreadSettingsUpdateParams>();
+    documents.add::<method::ThreadGoalGetParams>();
+    documents.add::<method::ThreadGoalGetAnswer>();
+    documents.add::<method::ThreadGoalSetParams>();
+    documents.add::<method::ThreadGoalSetAnswer>();
+    documents.add::<method::ThreadGoalClearParams>();
+    documents.add::<method::ThreadGoalClearAnswer>();
+    documents.add::<method::ReadStateUpdateParams>();
+    documents.add::<method::ReadStateUpdateAnswer>();
+    documents.add::<method::BackgroundTerminalsListParams>();
+    documents.add::<method::BackgroundTerminalsListAnswer>();
+    documents.add::<method::BackgroundTerminalsTerminateParams>();
+    documents.add::<method::BackgroundTerminalsTerminateAnswer>();
+    documents.add::<method::BackgroundTerminalsCleanParams>();
     documents.add::<method::TurnStartParams>();
     documents.add::<method::TurnStartAnswer>();
     documents.add::<method::TurnSteerParams>();
     documents.add::<method::TurnSteerAnswer>();
     documents.add::<method::TurnInterruptParams>();
     documents.add::<method::TurnInterruptAnswer>();
+    documents.add::<method::Done>();
+    documents.add::<method::NoParams>();
+}
+
+/// What a server has: account, models, configuration, lists.
+fn offers(documents: &mut Documents) {
+    documents.add::<method::AccountReadParams>();
+    documents.add::<method::AccountReadAnswer>();
+    documents.add::<method::RateLimitsReadAnswer>();
+    documents.add::<method::GovCloudAnswer>();
+    documents.add::<method::ModelListParams>();
+    documents.add::<method::ModelListAnswer>();
+    documents.add::<method::ConfigReadParams>();
+    documents.add::<method::ConfigReadAnswer>();
+    documents.add::<method::ConfigRequirementsReadAnswer>();
+    documents.add::<method::HooksListParams>();
+    documents.add::<method::HooksListAnswer>();
+    documents.add::<method::SkillsListParams>();
+    documents.add::<method::SkillsListAnswer>();
+    documents.add::<method::CollaborationModeListAnswer>();
+    documents.add::<method::PluginListParams>();
+    documents.add::<method::PluginListAnswer>();
+    documents.add::<method::CatalogListParams>();
+    documents.add::<method::McpServerStatusListAnswer>();
+    documents.add::<method::PermissionProfileListAnswer>();
+    documents.add::<method::ExperimentalFeatureListAnswer>();
+}
+
+/// `command/exec*` and `process/*`.
+fn processes(documents: &mut Documents) {
+    documents.add::<method::CommandExecParams>();
+    documents.add::<method::CommandExecAnswer>();
+    documents.add::<method::CommandExecWriteParams>();
+    documents.add::<method::CommandExecResizeParams>();
+    documents.add::<method::CommandExecTerminateParams>();
+    documents.add::<method::ProcessSpawnParams>();
+    documents.add::<method::ProcessWriteStdinParams>();
+    documents.add::<method::ProcessResizePtyParams>();
+    documents.add::<method::ProcessKillParams>();
+}
+
+/// What clients are asked, and `approval/*`.
+fn questions(documents: &mut Documents) {
     documents.add::<approval::CommandApprovalParams>();
     documents.add::<approval::FileChangeApprovalParams>();
     documents.add::<approval::ApprovalAnswer>();
+    documents.add::<approval::PermissionsApprovalParams>();
+    documents.add::<approval::PermissionsApprovalAnswer>();
+    documents.add::<approval::UserInputParams>();
+    documents.add::<approval::UserInputAnswers>();
+    documents.add::<approval::DynamicToolCallParams>();
+    documents.add::<approval::DynamicToolCallAnswer>();
     documents.add::<approval::ApprovalListParams>();
     documents.add::<approval::ApprovalListAnswer>();
     documents.add::<approval::ApprovalRespondParams>();
-    documents.add::<ServerNotification>();
-    documents.finish()
 }
 
 /// The documents so far.

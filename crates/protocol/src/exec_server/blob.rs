@@ -48,6 +48,12 @@ impl fmt::Debug for Blob {
 }
 
 impl Blob {
+    /// The bytes that a text stands for; the error says which character is wrong and shows nothing
+    /// else of it.
+    pub fn decode(text: &str) -> Result<Self, base64::DecodeError> {
+        BASE64.decode(text).map(Self::from)
+    }
+
     /// How long `bytes` bytes are as base64.
     pub const fn encoded_bytes(bytes: usize) -> usize {
         bytes.div_ceil(3) * 4
@@ -80,6 +86,17 @@ impl<'de> Deserialize<'de> for Blob {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Blob {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Blob".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "contentEncoding": "base64"})
+    }
+}
+
 /// Decodes straight from the frame, without a string between.
 struct Text;
 
@@ -91,8 +108,7 @@ impl Visitor<'_> for Text {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Blob, E> {
-        let bytes = BASE64.decode(text).map_err(E::custom)?;
-        Ok(Blob(bytes.into()))
+        Blob::decode(text).map_err(E::custom)
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ThreadId, TurnId};
-use crate::method::ThreadSettings;
+use crate::method::{ReadState, ThreadGoal, ThreadSettings};
 use crate::thread::{Thread, ThreadStatus};
 use crate::usage::ThreadTokenUsage;
 
@@ -68,4 +68,28 @@ pub struct ThreadTokenUsageUpdated {
 pub struct ThreadMoved {
     /// The thread.
     pub thread_id: ThreadId,
+}
+
+/// A thread is read to another place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadReadStateChanged {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// How far it is read.
+    pub read_state: ReadState,
+}
+
+/// A thread has another goal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadGoalUpdated {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The turn that changed it.
+    pub turn_id: Option<TurnId>,
+    /// The goal.
+    pub goal: ThreadGoal,
 }

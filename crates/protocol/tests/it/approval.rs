@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use turnlane_protocol::approval::{
     Approval, ApprovalAnswer, ApprovalKind, ApprovalListAnswer, ApprovalListParams,
     ApprovalRespondParams, CommandApprovalKind, CommandApprovalParams, Decision,
-    FileChangeApprovalParams, OfferedDecision,
+    DynamicToolCallAnswer, DynamicToolCallParams, FileChangeApprovalParams, GrantScope,
+    OfferedDecision, PermissionsApprovalAnswer, PermissionsApprovalParams, UserInputAnswers,
+    UserInputParams,
 };
 
 use crate::example::{reads_as, refusal, whole, with};
@@ -131,4 +133,45 @@ fn the_list_of_open_questions_comes_back_whole() {
     whole::<ApprovalListParams>(json!({}));
     whole::<ApprovalListParams>(json!({"threadId": "t", "cursor": "c", "limit": 5}));
     whole::<ApprovalListAnswer>(json!({"data": [approval(json!({}))], "nextCursor": null}));
+}
+
+#[test]
+fn questions_that_are_no_decision_come_back_whole() {
+    let place = json!({"threadId": THREAD, "turnId": TURN, "itemId": "c"});
+    whole::<PermissionsApprovalParams>(with(
+        place.clone(),
+        json!({"startedAtMs": 5, "environmentId": "local", "cwd": "/w", "reason": null,
+            "permissions": {"network": {"enabled": true}}, "approvalId": APPROVAL,
+            "expiresAtMs": 6, "later": 1}),
+    ));
+    for scope in ["turn", "session"] {
+        whole::<PermissionsApprovalAnswer>(
+            json!({"permissions": {}, "scope": scope, "strictAutoReview": true}),
+        );
+    }
+    let short = reads_as::<PermissionsApprovalAnswer>(
+        json!({"permissions": {}}),
+        &json!({"permissions": {}, "scope": "turn"}),
+    );
+    assert_eq!(short.scope, GrantScope::Turn);
+    assert!(serde_json::from_value::<PermissionsApprovalAnswer>(json!({"scope": "turn"})).is_err());
+    whole::<UserInputParams>(with(
+        place,
+        json!({"isBlocking": true, "autoResolutionMs": null, "later": 1, "questions": [
+            {"id": "q", "header": "h", "question": "?", "isOther": true, "isSecret": false,
+                "options": [{"label": "l", "description": "d"}]},
+            {"id": "r", "header": "h", "question": "?", "isOther": false, "isSecret": true,
+                "options": null}]}),
+    ));
+    whole::<UserInputAnswers>(json!({"answers": {"q": {"answers": ["l"]}}}));
+    whole::<DynamicToolCallParams>(json!({"threadId": THREAD, "turnId": TURN, "callId": "c",
+        "namespace": null, "tool": "t", "arguments": {"a": 1}}));
+    whole::<DynamicToolCallAnswer>(json!({"success": true, "contentItems": [
+        {"type": "inputText", "text": "t"}, {"type": "inputImage", "imageUrl": "data:"},
+        {"type": "inputAudio", "audioUrl": "data:"}]}));
+    assert!(
+        serde_json::from_value::<DynamicToolCallAnswer>(json!({"contentItems": [{"type": "x"}],
+            "success": true}))
+        .is_err()
+    );
 }

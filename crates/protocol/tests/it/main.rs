@@ -15,6 +15,8 @@ mod handshake;
 mod input;
 mod item;
 mod method;
+mod methods_server;
+mod methods_threads;
 mod notification;
 mod policy;
 #[cfg(feature = "schema")]

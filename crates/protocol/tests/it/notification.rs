@@ -11,6 +11,7 @@ use crate::approval::approval;
 use crate::example::with;
 use crate::item::item;
 use crate::method::settings;
+use crate::methods_threads::goal;
 use crate::thread::{THREAD, thread};
 use crate::turn::{TURN, token_usage, turn, turn_error};
 
@@ -51,7 +52,17 @@ fn about_threads() -> Vec<(&'static str, Value)> {
         (method::THREAD_UNARCHIVED, gone.clone()),
         (method::THREAD_DELETED, gone.clone()),
         (method::THREAD_CLOSED, gone.clone()),
-        (method::THREAD_REVERTED, gone),
+        (method::THREAD_REVERTED, gone.clone()),
+        (
+            method::THREAD_READ_STATE_CHANGED,
+            json!({"threadId": THREAD, "readState": {"revision": "1",
+                "firstUnread": {"type": "turn", "turnId": TURN}}}),
+        ),
+        (
+            method::THREAD_GOAL_UPDATED,
+            json!({"threadId": THREAD, "turnId": null, "goal": goal()}),
+        ),
+        (method::THREAD_GOAL_CLEARED, gone),
     ]
 }
 
@@ -170,12 +181,36 @@ fn about_the_rest() -> Vec<(&'static str, Value)> {
     examples
 }
 
+fn about_processes() -> Vec<(&'static str, Value)> {
+    let delta = json!({"stream": "stdout", "deltaBase64": "aGkK", "capReached": false});
+    vec![
+        (
+            method::COMMAND_EXEC_OUTPUT_DELTA,
+            with(delta.clone(), json!({"processId": "p"})),
+        ),
+        (
+            method::PROCESS_OUTPUT_DELTA,
+            with(
+                delta,
+                json!({"processHandle": "h", "stream": "stderr", "capReached": true}),
+            ),
+        ),
+        (
+            method::PROCESS_EXITED,
+            json!({"processHandle": "h", "exitCode": 124, "outputDrainTimedOut": false,
+                "stdout": "o", "stdoutCapReached": true, "stderr": "e",
+                "stderrCapReached": false}),
+        ),
+    ]
+}
+
 /// At least one of every method.
 fn examples() -> Vec<(&'static str, Value)> {
     [
         about_threads(),
         about_turns(),
         about_items(),
+        about_processes(),
         about_the_rest(),
     ]
     .concat()

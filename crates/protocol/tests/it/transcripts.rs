@@ -15,10 +15,17 @@ use turnlane_protocol::approval::{
 use turnlane_protocol::handshake::{InitializeParams, InitializeResult};
 use turnlane_protocol::item::{ItemBody, ThreadItem};
 use turnlane_protocol::method::{
-    StartAnswer, ThreadForkParams, ThreadListAnswer, ThreadListParams, ThreadReadAnswer,
-    ThreadReadParams, ThreadResumeAnswer, ThreadResumeParams, ThreadStartParams,
-    TurnInterruptAnswer, TurnInterruptParams, TurnStartAnswer, TurnStartParams, TurnSteerAnswer,
-    TurnSteerParams, TurnsPage,
+    AccountReadAnswer, AccountReadParams, CollaborationModeListAnswer, ConfigReadAnswer,
+    ConfigReadParams, ConfigRequirementsReadAnswer, Done, GovCloudAnswer, HooksListAnswer,
+    HooksListParams, ModelListAnswer, ModelListParams, PluginListAnswer, PluginListParams,
+    SkillsListAnswer, SkillsListParams, StartAnswer, ThreadArchiveParams, ThreadForkParams,
+    ThreadItemsListAnswer, ThreadItemsListParams, ThreadListAnswer, ThreadListParams,
+    ThreadLoadedListAnswer, ThreadLoadedListParams, ThreadNameSetParams, ThreadReadAnswer,
+    ThreadReadParams, ThreadResumeAnswer, ThreadResumeParams, ThreadRevertAnswer,
+    ThreadRevertParams, ThreadSettingsUpdateParams, ThreadStartParams, ThreadTurnsListParams,
+    ThreadUnarchiveAnswer, ThreadUnsubscribeAnswer, ThreadUnsubscribeParams, TurnInterruptAnswer,
+    TurnInterruptParams, TurnStartAnswer, TurnStartParams, TurnSteerAnswer, TurnSteerParams,
+    TurnsPage,
 };
 use turnlane_protocol::notification::ServerNotification;
 use turnlane_protocol::params;
@@ -37,6 +44,7 @@ const OURS: &[&str] = &[
     "source",
     "usage",
     "outcome",
+    "layers",
 ];
 
 #[test]
@@ -57,6 +65,8 @@ fn recorded_traffic_comes_back_whole() {
         "notification",
         "answer thread/start",
         "answer turn/start",
+        "answer model/list",
+        "answer config/read",
         "item",
         "request",
     ] {
@@ -91,18 +101,18 @@ fn check_recording(file: &Path, counts: &mut BTreeMap<String, usize>) {
         let (id, method) = (&message["id"], message["method"].as_str());
         let params = message.get("params").cloned().unwrap_or_default();
         match (line["dir"].as_str().unwrap(), method) {
-            ("send", Some(method)) if !id.is_null() => {
+            ("send" | "c2s", Some(method)) if !id.is_null() => {
                 asked.insert(id.to_string(), (method.to_owned(), params));
             }
-            ("recv", Some(method)) if id.is_null() => {
+            ("recv" | "s2c", Some(method)) if id.is_null() => {
                 check_notification(method, &params);
                 count(counts, &format!("notification {method}"));
             }
-            ("recv", Some(method)) => {
+            ("recv" | "s2c", Some(method)) => {
                 check_server_request(method, &params);
                 count(counts, &format!("request {method}"));
             }
-            ("recv", None) if message.get("result").is_some() => {
+            ("recv" | "s2c", None) if message.get("result").is_some() => {
                 if let Some((method, params)) = asked.get(&id.to_string()) {
                     check_params(method, params);
                     check_answer(method, &message["result"]);
@@ -111,7 +121,7 @@ fn check_recording(file: &Path, counts: &mut BTreeMap<String, usize>) {
             }
             _ => {}
         }
-        if line["dir"] == "recv" {
+        if line["dir"] == "recv" || line["dir"] == "s2c" {
             check_parts(message, counts);
         }
     }
@@ -157,6 +167,22 @@ fn check_params(method: &str, params: &Value) {
         "turn/start" => check_read::<TurnStartParams>(method, params),
         "turn/steer" => check_read::<TurnSteerParams>(method, params),
         "turn/interrupt" => check_read::<TurnInterruptParams>(method, params),
+        "thread/archive" | "thread/unarchive" | "thread/delete" | "thread/compact/start" => {
+            check_read::<ThreadArchiveParams>(method, params);
+        }
+        "thread/loaded/list" => check_read::<ThreadLoadedListParams>(method, params),
+        "thread/unsubscribe" => check_read::<ThreadUnsubscribeParams>(method, params),
+        "thread/turns/list" => check_read::<ThreadTurnsListParams>(method, params),
+        "thread/items/list" => check_read::<ThreadItemsListParams>(method, params),
+        "thread/name/set" => check_read::<ThreadNameSetParams>(method, params),
+        "thread/revert" => check_read::<ThreadRevertParams>(method, params),
+        "thread/settings/update" => check_read::<ThreadSettingsUpdateParams>(method, params),
+        "account/read" => check_read::<AccountReadParams>(method, params),
+        "model/list" => check_read::<ModelListParams>(method, params),
+        "config/read" => check_read::<ConfigReadParams>(method, params),
+        "hooks/list" => check_read::<HooksListParams>(method, params),
+        "skills/list" => check_read::<SkillsListParams>(method, params),
+        "plugin/list" => check_read::<PluginListParams>(method, params),
         _ => {}
     }
 }
@@ -168,6 +194,23 @@ fn check_answer(method: &str, result: &Value) {
         "thread/resume" => check::<ThreadResumeAnswer>(method, result),
         "thread/read" => check::<ThreadReadAnswer>(method, result),
         "thread/list" => check::<ThreadListAnswer>(method, result),
+        "thread/archive" | "thread/delete" | "thread/name/set" | "thread/settings/update" => {
+            check::<Done>(method, result);
+        }
+        "thread/unarchive" => check::<ThreadUnarchiveAnswer>(method, result),
+        "thread/loaded/list" => check::<ThreadLoadedListAnswer>(method, result),
+        "thread/unsubscribe" => check::<ThreadUnsubscribeAnswer>(method, result),
+        "thread/items/list" => check::<ThreadItemsListAnswer>(method, result),
+        "thread/revert" => check::<ThreadRevertAnswer>(method, result),
+        "account/read" => check::<AccountReadAnswer>(method, result),
+        "account/bedrock/checkGovCloudRequirements" => check::<GovCloudAnswer>(method, result),
+        "model/list" => check::<ModelListAnswer>(method, result),
+        "config/read" => check::<ConfigReadAnswer>(method, result),
+        "configRequirements/read" => check::<ConfigRequirementsReadAnswer>(method, result),
+        "hooks/list" => check::<HooksListAnswer>(method, result),
+        "skills/list" => check::<SkillsListAnswer>(method, result),
+        "collaborationMode/list" => check::<CollaborationModeListAnswer>(method, result),
+        "plugin/list" => check::<PluginListAnswer>(method, result),
         "thread/turns/list" => check::<TurnsPage>(method, result),
         "turn/start" => check::<TurnStartAnswer>(method, result),
         "turn/steer" => check::<TurnSteerAnswer>(method, result),
