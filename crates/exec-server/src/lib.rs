@@ -4,6 +4,8 @@
 //! processes themselves belong to `turnlane-process`, the shapes to `turnlane_protocol::exec_server`.
 //! The [`client`] speaks to any server of either dialect, Codex's own included, and to a
 //! [`ProcessService`](turnlane_process::ProcessService) of the same program without a wire between.
+//! [`policy`] turns a thread's sandbox policy into the service's own, for everybody who starts
+//! commands.
 
 #![forbid(unsafe_code)]
 
@@ -12,4 +14,5 @@ mod failure;
 mod fs;
 mod intent;
 mod local;
+pub mod policy;
 pub mod server;

@@ -299,6 +299,7 @@ impl Driver {
         self.stage = Stage::Finished;
         let running = self.shared.lock().running.take();
         drop(running);
+        self.shared.ended.notify_waiters();
         self.shared.registry.finished(&self.shared);
         self.slot.release();
     }

@@ -14,6 +14,7 @@ mod probe;
 mod tests;
 
 pub(crate) use self::denial::looks_denied;
+pub use self::landlock::ABI_MIN as LANDLOCK_ABI_MIN;
 pub use self::policy::PathPolicy;
 
 use std::ffi::CString;

@@ -232,4 +232,6 @@ pub enum Until {
     Exited,
     /// Also every stream has ended.
     Closed,
+    /// Also nobody that it started is left. Survivors that nobody ends are waited for.
+    Gone,
 }

@@ -241,6 +241,14 @@ impl Peer {
         self.core().pending.reason().unwrap_or(CloseReason::Local)
     }
 
+    /// Resolves when fewer than `bytes` wait to be written, or when the connection ends: for a
+    /// sender that can wait, such as one that reads the output of a process.
+    ///
+    /// Several that wait go on together, so each may add one message beyond the bound.
+    pub async fn room(&self, bytes: usize) {
+        self.core().outbox.below(bytes).await;
+    }
+
     /// What waits on this connection.
     pub fn waiting(&self) -> Waiting {
         self.core().outbox.waiting()

@@ -329,6 +329,8 @@ impl Shared {
         match until {
             Until::Exited => Some(status),
             Until::Closed => state.store.closed().map(|_| status),
+            // The driver gives it back when everybody has left.
+            Until::Gone => state.running.is_none().then_some(status),
         }
     }
 

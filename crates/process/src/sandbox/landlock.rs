@@ -14,8 +14,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 
 use crate::sandbox::Access;
 
-/// The first version that knows truncation; without it a file could be emptied.
-pub(super) const ABI_MIN: u32 = 3;
+/// The first version of Landlock that knows truncation; without it a file could be emptied.
+pub const ABI_MIN: u32 = 3;
 /// The first version with rules about TCP.
 const ABI_TCP: u32 = 4;
 /// The first version with rights about the control of devices.

@@ -244,6 +244,20 @@ impl Outbox {
         }
     }
 
+    /// Resolves when fewer than `bytes` wait, or nothing is taken any more.
+    pub(super) async fn below(&self, bytes: usize) {
+        loop {
+            let room = self.room.notified();
+            {
+                let state = self.state();
+                if state.waiting().bytes < bytes || state.end != End::Open {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
     /// What the writer does next; waits until there is something.
     pub(super) async fn work(&self) -> Work {
         loop {

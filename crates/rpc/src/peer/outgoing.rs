@@ -98,5 +98,6 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// Makes the frame that tells a slow reader how many deltas of a scope it missed.
-pub type LagNotice = Arc<dyn Fn(&str, u64) -> Bytes + Send + Sync>;
+/// Makes the frame that tells a slow reader how many deltas of a scope it missed; none for a reader
+/// that does not want to know, which may be decided while the connection lives.
+pub type LagNotice = Arc<dyn Fn(&str, u64) -> Option<Bytes> + Send + Sync>;

@@ -167,11 +167,17 @@ impl Queue {
             };
             self.forget(&slot.kind, self.first);
             self.first += 1;
-            if let Some(frame) = slot.frame(limits.lag_notice.as_ref()) {
-                let weight = slot.kind.weight(frame_bytes);
-                self.totals.subtract(&weight);
-                taken.add(&weight);
-                frames.push(frame);
+            let frame = slot.frame(limits.lag_notice.as_ref());
+            let weight = slot.kind.weight(frame_bytes);
+            match frame {
+                Some(frame) => {
+                    self.totals.subtract(&weight);
+                    taken.add(&weight);
+                    frames.push(frame);
+                }
+                // Its reader does not want to know; a place that is gone was subtracted before.
+                None if matches!(slot.content, Content::Lagged(_)) => self.totals.subtract(&weight),
+                None => {}
             }
         }
         (frames, taken)
@@ -333,7 +339,7 @@ impl Slot {
             (Content::Shared(frame), _) => Some(frame.clone()),
             (Content::Joined { frame, .. }, _) => Some(Bytes::copy_from_slice(frame)),
             (Content::Lagged(missed), Kind::Lagged(scope)) => {
-                lag_notice.map(|notice| notice(scope, *missed))
+                lag_notice.and_then(|notice| notice(scope, *missed))
             }
             (Content::Lagged(_) | Content::Gone, _) => None,
         }

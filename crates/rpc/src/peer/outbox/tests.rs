@@ -15,9 +15,8 @@ use crate::peer::{LagNotice, Scope};
 fn notice() -> LagNotice {
     Arc::new(|scope, missed| {
         let params = json!({"threadId": scope, "missed": missed});
-        encode_notification("connection/lagged", &params, None)
-            .unwrap()
-            .into()
+        let frame = encode_notification("connection/lagged", &params, None);
+        Some(frame.unwrap().into())
     })
 }
 
