@@ -46,9 +46,16 @@ impl CancelHandle {
     ///
     /// Called twice, the first reason and deadline stay.
     pub fn cancel(&self, reason: CancelReason) -> Cancelled {
+        self.cancel_within(reason, CANCEL_GRACE)
+    }
+
+    /// Tells the engine to stop within this time; returns what is in force.
+    ///
+    /// Called twice, the first reason and deadline stay.
+    pub fn cancel_within(&self, reason: CancelReason, grace: Duration) -> Cancelled {
         let new = Cancelled {
             reason,
-            deadline: Instant::now() + CANCEL_GRACE,
+            deadline: Instant::now() + grace,
         };
         let mut in_force = new;
         self.state.send_if_modified(|state| {

@@ -79,6 +79,17 @@ impl Ask {
         }
     }
 
+    /// The same questions, which also end when another token fires.
+    ///
+    /// For tools that an engine stops before its lane does; whoever holds the token's handle fires
+    /// it when the turn is cancelled.
+    pub(crate) fn stopped_by(&self, cancel: CancelToken) -> Self {
+        Self {
+            cancel,
+            ..self.clone()
+        }
+    }
+
     /// Waits until somebody has decided; hooks and policy are asked first, inside.
     ///
     /// [`Decision::Cancel`] when the turn is cancelled meanwhile or the lane has gone. Dropped while

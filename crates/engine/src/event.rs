@@ -45,6 +45,10 @@ pub enum Event {
     },
     /// An item ended; it is stored as it stands here.
     ItemCompleted(Box<ThreadItem>),
+    /// An item ended with what arrived of it, because its answer is asked for again.
+    ///
+    /// Told like any other end, but not stored.
+    ItemDropped(Box<ThreadItem>),
     /// A model call was paid for.
     Usage {
         /// What it used.

@@ -7,8 +7,8 @@
 //! Answers go back through the reply of each question. A reply that is dropped is an answer too:
 //! the lane has gone, and the asking call ends as its documentation says.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use turnlane_protocol::approval::{Decision, OfferedDecision};
 use turnlane_protocol::ids::ItemId;
@@ -107,6 +107,13 @@ pub enum ApprovalSubject {
         changes: Vec<FileUpdate>,
         /// A directory the agent wants to write in from now on.
         grant_root: Option<String>,
+    },
+    /// To be allowed more than the sandbox allows.
+    Permissions {
+        /// The directory that relative paths are meant from.
+        cwd: String,
+        /// What is wanted, as Codex writes it; an accept grants all of it.
+        permissions: Map<String, Value>,
     },
 }
 

@@ -13,11 +13,16 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
+use turnlane_protocol::approval::Decision;
+use turnlane_protocol::notification::Decider;
+use turnlane_store::approval::{ApprovalQuery, ApprovalRow};
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
 
-use crate::lane::recovery;
+use crate::ids;
+use crate::lane::{recovery, rows};
 use crate::lanes::Lanes;
+use crate::notice::{Notice, NoticeBody};
 use crate::options::Drain;
 use crate::shared::Shared;
 
@@ -121,6 +126,46 @@ pub(crate) async fn recover(shared: &Shared, lanes: &Lanes) -> Result<(), StoreE
 
 /// Decides about everything that dead workers left; the lanes it was.
 pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
+    // With nobody to tell, nobody need know what was open.
+    let open = if shared.is_watched() {
+        shared.store.approvals(ApprovalQuery::Open).await?
+    } else {
+        Vec::new()
+    };
+    let threads = decide_dead(shared).await?;
+    for row in open {
+        if threads.contains(&row.thread) {
+            tell_resolved(shared, &row).await?;
+        }
+    }
+    Ok(threads)
+}
+
+/// Tells those who know of an approval that it was decided with its turn.
+async fn tell_resolved(shared: &Shared, open: &ApprovalRow) -> Result<(), StoreError> {
+    let query = ApprovalQuery::One(open.asked.id);
+    let now = shared.store.approvals(query).await?.into_iter().next();
+    let Some(resolved) = now.and_then(|row| row.resolved) else {
+        return Ok(());
+    };
+    let Ok(approval) = rows::read(&open.asked.body) else {
+        return Ok(());
+    };
+    shared.tell_watchers(&Arc::new(Notice {
+        thread: ids::wire_thread(open.thread),
+        seq: 0,
+        at_ms: shared.clock.now_ms(),
+        body: NoticeBody::ApprovalResolved {
+            approval: Box::new(approval),
+            decision: Decision::Cancel,
+            by: Decider::Interrupt,
+            reason: resolved.reason,
+        },
+    }));
+    Ok(())
+}
+
+async fn decide_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
     let mut threads = Vec::new();
     loop {
         let now_ms = shared.clock.now_ms();

@@ -3,7 +3,9 @@
 //! The invariant here: every case can be told apart without reading a text; the server makes the
 //! wire's codes and words from these, in one place.
 
+use turnlane_protocol::approval::Decision;
 use turnlane_protocol::ids::TurnId;
+use turnlane_protocol::notification::Decider;
 use turnlane_store::StoreError;
 
 /// An error of the runtime.
@@ -13,7 +15,10 @@ pub enum Error {
     // The request does not fit the state of the lane: tell the caller.
     /// A turn is active or pending.
     #[error("the thread has an active or pending turn")]
-    Busy,
+    Busy {
+        /// It, where it is known.
+        turn: Option<TurnId>,
+    },
     /// Nothing runs that could be steered.
     #[error("there is no active turn to steer")]
     NoTurnToSteer,
@@ -31,7 +36,10 @@ pub enum Error {
     TurnQueued,
     /// The running turn takes no more input.
     #[error("the active turn cannot be steered")]
-    NotSteerable,
+    NotSteerable {
+        /// Why it never does.
+        why: NotSteerable,
+    },
     /// The row could not be started; it was dealt with by its policy.
     #[error("{0}")]
     CannotStart(String),
@@ -40,12 +48,29 @@ pub enum Error {
     ApprovalNotFound,
     /// The approval was decided before.
     #[error("the approval is decided already")]
-    ApprovalResolved,
+    ApprovalResolved {
+        /// What was decided.
+        decision: Decision,
+        /// By whom.
+        by: Decider,
+    },
+    /// An ephemeral thread has no queue and cannot be put away.
+    #[error("the thread is ephemeral")]
+    Ephemeral,
+    /// The engine of the thread cannot do that.
+    #[error("the engine {engine} cannot do that")]
+    Unsupported {
+        /// The engine.
+        engine: String,
+    },
     /// The params cannot be stored.
     #[error("the params do not fit: {0}")]
     InvalidParams(String),
 
     // Not here, or not now: go elsewhere, or try later.
+    /// The thread is being put away, deleted or unloaded.
+    #[error("the thread is being closed")]
+    Closing,
     /// Another worker has the lane.
     #[error("another worker has taken the lane over")]
     Lost,
@@ -60,4 +85,13 @@ pub enum Error {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Why a turn never takes more input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSteerable {
+    /// It makes the history shorter.
+    Compact,
+    /// Its engine cannot.
+    Engine,
 }

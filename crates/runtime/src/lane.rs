@@ -3,13 +3,15 @@
 //! The rules are pure and stand in [`state`] (what happens next), `fate` (what becomes of a row
 //! whose turn has ended), `recovery` (what a dead worker left) and `accept` (from a row to its
 //! turn). The doing is in `actor`, one task per loaded lane, with the running turn in `turn` and
-//! those who listen in `subscribers`.
+//! those who listen in `subscribers`; what others see of it without asking is its `face`.
 
 pub(crate) mod accept;
 pub(crate) mod actor;
 mod approvals;
+pub(crate) mod close;
 pub(crate) mod command;
 pub mod event;
+pub(crate) mod face;
 pub(crate) mod fate;
 mod items;
 pub(crate) mod recovery;

@@ -9,14 +9,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
-use turnlane_store::ThreadId;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use turnlane_protocol::thread::ThreadStatus;
 use turnlane_store::recovery::{Recover, Whose};
+use turnlane_store::{StoreError, ThreadId};
 
+use crate::ephemeral::Ephemeral;
 use crate::error::Error;
 use crate::lane::actor::{Actor, COMMANDS_MAX};
 use crate::lane::command::Command;
 use crate::lane::event::{StopHow, Unload};
+use crate::lane::face::Face;
 use crate::lane::recovery;
 use crate::shared::Shared;
 
@@ -24,12 +27,14 @@ use crate::shared::Shared;
 #[derive(Clone)]
 struct Loaded {
     commands: mpsc::Sender<Command>,
-    wake: Arc<Notify>,
+    face: Arc<Face>,
 }
 
 /// The loaded lanes.
 pub(crate) struct Lanes {
     shared: Arc<Shared>,
+    /// The threads that are gone when they are unloaded.
+    pub ephemeral: Ephemeral,
     loaded: Mutex<Map>,
     /// How many are loaded, for whoever waits for the last one.
     count: watch::Sender<usize>,
@@ -45,6 +50,7 @@ impl Lanes {
     pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             shared,
+            ephemeral: Ephemeral::default(),
             loaded: Mutex::new(Map::default()),
             count: watch::Sender::new(0),
         })
@@ -52,6 +58,11 @@ impl Lanes {
 
     fn map(&self) -> MutexGuard<'_, Map> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the lane of a thread shares with others.
+    pub(crate) fn shared_of(&self, thread: ThreadId) -> &Arc<Shared> {
+        self.ephemeral.of(thread).unwrap_or(&self.shared)
     }
 
     /// Gives a command to the lane of a thread, loading it if need be. Waits while the lane has too
@@ -111,8 +122,25 @@ impl Lanes {
     /// Makes a loaded lane look at its queue.
     pub(crate) fn wake(&self, thread: ThreadId) {
         if let Some(lane) = self.map().lanes.get(&thread) {
-            lane.wake.notify_one();
+            lane.face.wake.notify_one();
         }
+    }
+
+    /// What a thread does.
+    pub(crate) fn status(&self, thread: ThreadId) -> ThreadStatus {
+        let map = self.map();
+        let lane = map.lanes.get(&thread);
+        lane.map_or(ThreadStatus::NotLoaded, |lane| lane.face.status())
+    }
+
+    /// The loaded threads behind this one, by id, at most so many.
+    pub(crate) fn loaded_behind(&self, after: Option<ThreadId>, limit: usize) -> Vec<ThreadId> {
+        let behind =
+            |thread: &&ThreadId| after.is_none_or(|after| thread.as_uuid() > after.as_uuid());
+        let mut loaded: Vec<_> = self.map().lanes.keys().filter(behind).copied().collect();
+        loaded.sort_unstable_by_key(ThreadId::as_uuid);
+        loaded.truncate(limit);
+        loaded
     }
 
     /// How many lanes are loaded.
@@ -150,8 +178,8 @@ impl Lanes {
             lanes: Arc::clone(self),
             thread,
         };
-        let wake = Arc::clone(&lane.wake);
-        let actor = Actor::new(thread, Arc::clone(&self.shared), commands, wake, slot);
+        let (shared, face) = (Arc::clone(self.shared_of(thread)), Arc::clone(&lane.face));
+        let actor = Actor::new(thread, shared, commands, face, slot);
         tokio::spawn(async move {
             // Boxed: what a lane's loop may need is large, and most lanes are idle.
             let (why, commands) = Box::pin(actor.run()).await;
@@ -163,17 +191,18 @@ impl Lanes {
     /// since to the store the lane still runs.
     async fn broken(self: Arc<Self>, thread: ThreadId) {
         tracing::error!(%thread, "a lane's task panicked; its turn is interrupted");
-        let now_ms = self.shared.clock.now_ms();
-        let recovered = self.shared.store.recover(Recover {
+        let shared = Arc::clone(self.shared_of(thread));
+        let now_ms = shared.clock.now_ms();
+        let recovered = shared.store.recover(Recover {
             whose: Whose::Lane(thread),
-            deciding: recovery::deciding(self.shared.options.losses_max, now_ms),
+            deciding: recovery::deciding(shared.options.losses_max, now_ms),
             limit: 1,
             at_ms: now_ms,
         });
         if let Err(error) = recovered.await {
             tracing::error!(%error, "what a broken lane left could not be decided");
         }
-        self.shared.forget_revision(thread);
+        shared.forget_revision(thread);
         self.map().lanes.remove(&thread);
         self.count.send_modify(|count| *count -= 1);
         self.shared.work.notify_one();
@@ -193,21 +222,32 @@ impl Lanes {
         }
         // Nobody is told to stop twice, and a subscriber that left has left.
         late.retain(|command| !matches!(command, Command::Stop(_) | Command::Unsubscribe(_)));
-        let mut map = self.map();
-        self.shared.forget_revision(thread);
-        if late.is_empty() || why == Unload::Stopping || map.stopping {
+        self.shared_of(thread).forget_revision(thread);
+        let gone = {
+            let mut map = self.map();
+            if !late.is_empty() && why != Unload::Stopping && !map.stopping {
+                let (lane, commands) = new_lane();
+                for command in late {
+                    // As many as fitted into the old channel fit into the new one.
+                    drop(lane.commands.try_send(command));
+                }
+                map.lanes.insert(thread, lane.clone());
+                self.spawn(thread, &lane, commands, None);
+                return;
+            }
             map.lanes.remove(&thread);
-            self.count.send_modify(|count| *count -= 1);
-            // What is dropped here is answered by its reply.
-            return;
+            // With the lane, so that nobody loads it again.
+            self.ephemeral.remove(thread)
+        };
+        // What is dropped here is answered by its reply.
+        drop(late);
+        if let Some(shared) = gone {
+            match shared.store.delete_thread(thread).await {
+                Ok(()) | Err(StoreError::ThreadNotFound(_)) => {}
+                Err(error) => tracing::warn!(%error, "an ephemeral thread was not deleted"),
+            }
         }
-        let (lane, commands) = new_lane();
-        for command in late {
-            // As many as fitted into the old channel fit into the new one.
-            drop(lane.commands.try_send(command));
-        }
-        map.lanes.insert(thread, lane.clone());
-        self.spawn(thread, &lane, commands, None);
+        self.count.send_modify(|count| *count -= 1);
     }
 
     /// Stops all lanes and waits for the last one. Nothing is loaded any more.
@@ -224,6 +264,16 @@ impl Lanes {
         let mut count = self.count.subscribe();
         // The sender is ours, so this ends only with the last lane.
         let _ = count.wait_for(|count| *count == 0).await;
+    }
+
+    /// Makes a stop that is under way a hasty one; returns at once.
+    pub(crate) fn hurry(self: &Arc<Self>) {
+        let all: Vec<_> = self.map().lanes.values().cloned().collect();
+        tokio::spawn(async move {
+            for lane in all {
+                let _ = lane.commands.send(Command::Stop(StopHow::InHaste)).await;
+            }
+        });
     }
 }
 
@@ -253,7 +303,7 @@ fn new_lane() -> (Loaded, mpsc::Receiver<Command>) {
     let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
     let lane = Loaded {
         commands,
-        wake: Arc::new(Notify::new()),
+        face: Arc::default(),
     };
     (lane, receiver)
 }

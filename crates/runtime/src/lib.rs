@@ -85,8 +85,11 @@
 
 #![forbid(unsafe_code)]
 
+mod approvals;
 mod clock;
 mod dispatcher;
+mod engines;
+mod ephemeral;
 mod error;
 mod ids;
 pub mod lane;
@@ -97,16 +100,21 @@ mod queue;
 mod runtime;
 mod settings;
 mod shared;
+mod threads;
 mod worker;
 
+pub use approvals::{ApprovalState, Asking, WantedPermissions};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::Error;
+pub use error::{Error, NotSteerable};
 pub use lane::command::{Bound, Reply, StartAnswer, StartRequest};
 pub use lane::event::{AfterInterrupt, StartHow};
 pub use lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
-pub use notice::{Notice, NoticeBody, Subscriber, SubscriberId};
+pub use notice::{Answers, Notice, NoticeBody, Subscriber, SubscriberId};
 pub use options::{BeforeTurn, BeforeTurnVerdict, Drain, Options};
 pub use queue::AddTurn;
 pub use runtime::{CreateThread, Handle, Runtime};
 pub use settings::Settings;
+pub use threads::{ForkThread, Life, RevertTo};
+/// What is stored, for those who read it through [`Handle::store`].
+pub use turnlane_store as store;
 pub use worker::this_worker;

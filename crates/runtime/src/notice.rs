@@ -13,12 +13,15 @@ use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::notification::{Decider, DeltaKind, ItemPlace, ServerNotification};
 use turnlane_store::queue::QueuePage;
 
+use crate::approvals::Asking;
+use crate::settings::Settings;
+
 /// Something that happened on a thread.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// The thread.
     pub thread: ThreadId,
-    /// Its number among the notices of the thread, from 1, while it is loaded.
+    /// Its number among the notices of the thread, from 1, while it is loaded; 0 when it is not.
     pub seq: u64,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
@@ -42,8 +45,10 @@ pub enum NoticeBody {
     },
     /// The visible queue, or what holds it, is another.
     Queue(Box<QueuePage>),
+    /// The next turn will be run with other settings: all of them.
+    Settings(Box<Settings>),
     /// Somebody has to decide.
-    ApprovalRequested(Box<Approval>),
+    ApprovalRequested(Box<Asking>),
     /// Somebody or something has decided.
     ApprovalResolved {
         /// What was asked.
@@ -72,7 +77,9 @@ impl NoticeBody {
                 ServerNotification::ItemStarted(started) => BASE + item_weight(&started.item),
                 _ => 2 * BASE,
             },
-            Self::ApprovalRequested(_) | Self::ApprovalResolved { .. } => 4 * BASE,
+            Self::Settings(_) | Self::ApprovalRequested(_) | Self::ApprovalResolved { .. } => {
+                4 * BASE
+            }
         }
     }
 }
@@ -92,6 +99,20 @@ fn item_weight(item: &turnlane_protocol::item::ThreadItem) -> usize {
 pub trait Subscriber: Send + Sync {
     /// Takes a notice in; never waits and never blocks.
     fn tell(&self, notice: &Arc<Notice>);
+
+    /// Whether it can answer when somebody has to decide; asked when it joins and when others do.
+    fn answers(&self) -> Answers {
+        Answers::Yes
+    }
+}
+
+/// Whether a subscriber can decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// It can.
+    Yes,
+    /// It only listens: with nobody else there, nobody is there.
+    No,
 }
 
 /// Names a subscriber within a runtime.

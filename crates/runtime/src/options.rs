@@ -22,6 +22,8 @@ pub struct Options {
     pub dedupe_window: Duration,
     /// How often a row may lose its worker between claim and hand-over.
     pub losses_max: u32,
+    /// How long a turn may take that says nothing about it; none when there is no limit.
+    pub turn_timeout: Option<Duration>,
     /// How long an approval waits for somebody.
     pub approval_timeout: Duration,
     /// How long it waits when nobody listens.
@@ -38,6 +40,7 @@ impl Default for Options {
             unload_after: Duration::from_mins(30),
             dedupe_window: Duration::from_hours(24),
             losses_max: 3,
+            turn_timeout: None,
             approval_timeout: Duration::from_hours(1),
             unattended_timeout: Duration::from_mins(10),
             before_turn: None,

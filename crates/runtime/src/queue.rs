@@ -194,6 +194,9 @@ impl Handle {
         thread: ThreadId,
         row: Option<QueuedTurnId>,
     ) -> Result<StartAnswer, Error> {
+        if self.is_ephemeral(thread) {
+            return Err(Error::Ephemeral);
+        }
         let which = row.map_or(Which::HeadNow, |row| Which::Row(row.as_uuid().into()));
         let (reply, answer) = Reply::channel();
         let command = Command::StartRow { which, reply };
@@ -203,6 +206,9 @@ impl Handle {
 
     /// Some visible rows and the lane, in one picture.
     pub async fn queue(&self, query: QueueQuery) -> Result<QueuePage, Error> {
+        if self.is_ephemeral(ids::wire_thread(query.thread)) {
+            return Err(Error::Ephemeral);
+        }
         Ok(self.shared().store.queue(query).await?)
     }
 
@@ -242,6 +248,10 @@ impl Handle {
         reply: Reply<T>,
     ) -> Result<(), Error> {
         let id = ids::thread(thread);
+        if self.is_ephemeral(thread) {
+            reply.send(Err(Error::Ephemeral));
+            return Ok(());
+        }
         let command = Command::Queue(queue_call(op, reply));
         let Err(command) = self.lanes().send_if_loaded(id, command).await else {
             return Ok(());

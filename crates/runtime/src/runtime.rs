@@ -11,26 +11,24 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use turnlane_engine::Engine;
-use turnlane_protocol::approval::Decision;
-use turnlane_protocol::ids::{ApprovalId, ThreadId, TurnId};
+use turnlane_protocol::ids::{ThreadId, TurnId};
 use turnlane_protocol::input::UserInput;
-use turnlane_protocol::notification::Decider;
 use turnlane_store::Store;
-use turnlane_store::thread::{Listed, NewThread, ThreadChange, ThreadRow};
+use turnlane_store::thread::{ThreadChange, ThreadRow};
 
 use crate::clock::Clock;
 use crate::dispatcher::{self, Dispatcher};
 use crate::error::Error;
 use crate::ids;
 use crate::lane::command::{Command, Reply, StartAnswer, StartRequest};
-use crate::lane::event::{AfterInterrupt, StopHow};
-use crate::lane::rows;
+use crate::lane::event::{AfterInterrupt, StartHow, StopHow};
 use crate::lane::subscribers::{Since, Snapshot};
 use crate::lanes::Lanes;
 use crate::notice::{Subscriber, SubscriberId};
 use crate::options::{Drain, Options};
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::threads::Life;
 
 /// A runtime that has started.
 pub struct Runtime {
@@ -58,6 +56,8 @@ pub struct CreateThread {
     pub max_depth: u32,
     /// What is shown of it besides.
     pub facts: HashMap<String, serde_json::Value>,
+    /// How long it lives.
+    pub life: Life,
 }
 
 impl CreateThread {
@@ -72,6 +72,7 @@ impl CreateThread {
             binding: None,
             max_depth: 1_000,
             facts: HashMap::new(),
+            life: Life::Durable,
         }
     }
 }
@@ -116,16 +117,31 @@ impl Runtime {
     /// Stops: no new turns; running ones may go on for `grace` and are interrupted then. The store
     /// is closed when this returns.
     pub async fn stop(self, grace: Duration) -> Result<(), Error> {
-        self.shutdown.cancel();
         let how = if grace.is_zero() {
             StopHow::Now
         } else {
             StopHow::After(grace)
         };
-        self.handle.inner.lanes.stop(how).await;
+        self.end(how).await
+    }
+
+    /// Stops in haste: running turns are recorded as interrupted within a quarter of a second,
+    /// whatever their engines do, and what they started is killed. The store is closed when this
+    /// returns.
+    pub async fn stop_now(self) -> Result<(), Error> {
+        self.end(StopHow::InHaste).await
+    }
+
+    async fn end(self, how: StopHow) -> Result<(), Error> {
+        self.shutdown.cancel();
+        let Inner { shared, lanes, .. } = self.handle.inner.as_ref();
+        lanes.stop(how).await;
         // It was told to end and does nothing that can fail.
         let _ = self.dispatcher.await;
-        self.handle.inner.shared.store.close().await?;
+        if let Some(ephemeral) = lanes.ephemeral.opened() {
+            ephemeral.store.close().await?;
+        }
+        shared.store.close().await?;
         Ok(())
     }
 }
@@ -151,9 +167,31 @@ impl Handle {
         &self.inner.lanes
     }
 
-    /// The store, for reads.
+    /// What the lane of a thread shares with others.
+    pub(crate) fn shared_of(&self, thread: ThreadId) -> Arc<Shared> {
+        Arc::clone(self.lanes().shared_of(ids::thread(thread)))
+    }
+
+    /// What the lanes of durable threads share, then what those of ephemeral ones do, if any.
+    pub(crate) fn all_shared(&self) -> Vec<Arc<Shared>> {
+        let ephemeral = self.lanes().ephemeral.opened();
+        let all = [Some(&self.inner.shared), ephemeral];
+        all.into_iter().flatten().cloned().collect()
+    }
+
+    /// The store of durable threads, for reads of lists.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.shared.store
+    }
+
+    /// The store that a thread is in, for reads of it.
+    pub fn store_of(&self, thread: ThreadId) -> Arc<dyn Store> {
+        Arc::clone(&self.shared_of(thread).store)
+    }
+
+    /// Makes a stop that is under way a hasty one; returns at once.
+    pub fn hurry(&self) {
+        self.lanes().hurry();
     }
 
     /// How many lanes are loaded.
@@ -161,32 +199,11 @@ impl Handle {
         self.inner.lanes.count()
     }
 
-    /// Makes a thread with an empty lane. Durable.
-    pub async fn create_thread(&self, create: CreateThread) -> Result<ThreadRow, Error> {
-        let now_ms = self.shared().clock.now_ms();
-        let id = ThreadId::new(u64::try_from(now_ms).unwrap_or(0));
-        let thread = NewThread {
-            id: ids::thread(id),
-            engine: create.engine,
-            cwd: create.settings.cwd.clone(),
-            provider: create.settings.provider.clone(),
-            settings: rows::write(&create.settings),
-            facts: rows::write(&create.facts),
-            name: create.name,
-            source: create.source,
-            parent: create.parent.map(ids::thread),
-            binding: create.binding,
-            listed: Listed::FromFirstTurn,
-            max_depth: create.max_depth,
-            at_ms: now_ms,
-        };
-        Ok(self.store().create_thread(thread).await?)
-    }
-
     /// Changes a thread: settings, name, archive. Durable.
     pub async fn change_thread(&self, change: ThreadChange) -> Result<ThreadRow, Error> {
         let thread = ids::wire_thread(change.thread);
-        let changed = self.store().change_thread(change).await?;
+        let store = self.store_of(thread);
+        let changed = store.change_thread(change).await?;
         self.lanes().wake(ids::thread(thread));
         self.wake_drain(thread);
         Ok(changed.value)
@@ -210,7 +227,11 @@ impl Handle {
         request: StartRequest,
         reply: Reply<StartAnswer>,
     ) -> Result<(), Error> {
-        let request = Box::new(request);
+        let mut request = Box::new(request);
+        if request.how == StartHow::OrQueue && self.is_ephemeral(thread) {
+            // Nothing ever waits in its queue, so there is nothing to go behind of.
+            request.how = StartHow::OrReject;
+        }
         let command = Command::Start { request, reply };
         self.lanes().send(ids::thread(thread), command).await
     }
@@ -224,14 +245,27 @@ impl Handle {
         client_id: Option<String>,
     ) -> Result<TurnId, Error> {
         let (reply, answer) = Reply::channel();
+        self.steer_with(thread, turn, input, client_id, reply)
+            .await?;
+        answer.await.unwrap_or(Err(Error::Lost))
+    }
+
+    /// As [`Handle::steer`], with the answer given straight to `reply`.
+    pub async fn steer_with(
+        &self,
+        thread: ThreadId,
+        turn: TurnId,
+        input: Vec<UserInput>,
+        client_id: Option<String>,
+        reply: Reply<TurnId>,
+    ) -> Result<(), Error> {
         let command = Command::Steer {
             turn,
             input,
             client_id,
             reply,
         };
-        self.lanes().send(ids::thread(thread), command).await?;
-        answer.await.unwrap_or(Err(Error::Lost))
+        self.lanes().send(ids::thread(thread), command).await
     }
 
     /// Stops a turn, or whatever runs. The answer means that its end is on disk.
@@ -243,34 +277,26 @@ impl Handle {
         by: Option<String>,
     ) -> Result<(), Error> {
         let (reply, answer) = Reply::channel();
+        self.interrupt_with(thread, turn, queue, by, reply).await?;
+        answer.await.unwrap_or(Err(Error::Lost))
+    }
+
+    /// As [`Handle::interrupt`], with the answer given straight to `reply`.
+    pub async fn interrupt_with(
+        &self,
+        thread: ThreadId,
+        turn: Option<TurnId>,
+        queue: AfterInterrupt,
+        by: Option<String>,
+        reply: Reply<()>,
+    ) -> Result<(), Error> {
         let command = Command::Interrupt {
             turn,
             queue,
             by,
             reply,
         };
-        self.lanes().send(ids::thread(thread), command).await?;
-        answer.await.unwrap_or(Err(Error::Lost))
-    }
-
-    /// Decides an approval of a running turn. The first decision counts.
-    pub async fn decide(
-        &self,
-        thread: ThreadId,
-        approval: ApprovalId,
-        decision: Decision,
-        reason: Option<String>,
-    ) -> Result<(), Error> {
-        let (reply, answer) = Reply::channel();
-        let command = Command::Decide {
-            approval,
-            decision,
-            by: Decider::Client,
-            reason,
-            reply,
-        };
-        self.lanes().send(ids::thread(thread), command).await?;
-        answer.await.unwrap_or(Err(Error::Lost))
+        self.lanes().send(ids::thread(thread), command).await
     }
 
     /// Joins a thread: a picture of it, then every notice from its cut on.

@@ -8,23 +8,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use turnlane_engine::Engine;
+use turnlane_protocol::notification::ServerNotification;
 use turnlane_store::{Store, ThreadId};
 
 use crate::clock::Clock;
-use crate::notice::{Notice, Subscriber, SubscriberId};
+use crate::engines::Checked;
+use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
+use crate::threads::Life;
 
 /// What all lanes share.
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
-    pub engines: HashMap<String, Arc<dyn Engine>>,
+    /// Whether what is in the store outlives the threads' being loaded.
+    pub life: Life,
+    pub engines: Arc<HashMap<String, Arc<dyn Engine>>>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub slots: Arc<Slots>,
+    /// What engines were found able to do.
+    pub checked: Arc<Checked>,
     /// Wakes the dispatcher.
     pub work: Notify,
     names: Arc<BTreeSet<String>>,
-    watchers: Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>,
+    watchers: Arc<Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>>,
     /// The last revision that each loaded lane has seen.
     revisions: Mutex<HashMap<ThreadId, i64>>,
 }
@@ -44,13 +51,46 @@ impl Shared {
             names: Arc::new(engines.keys().cloned().collect()),
             slots: Arc::new(Slots::new(options.max_running)),
             store,
-            engines,
+            life: Life::Durable,
+            engines: Arc::new(engines),
             clock,
             options,
+            checked: Arc::default(),
             work: Notify::new(),
-            watchers: Mutex::new(HashMap::new()),
+            watchers: Arc::default(),
             revisions: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// The same for threads that are gone when they are unloaded, in a store of their own.
+    pub(crate) fn ephemeral(&self, store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            life: Life::Ephemeral,
+            engines: Arc::clone(&self.engines),
+            clock: Arc::clone(&self.clock),
+            options: self.options.clone(),
+            slots: Arc::clone(&self.slots),
+            checked: Arc::clone(&self.checked),
+            work: Notify::new(),
+            names: Arc::clone(&self.names),
+            watchers: Arc::clone(&self.watchers),
+            revisions: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Tells those who want to know about all threads something about one that is not loaded.
+    pub(crate) fn announce(
+        &self,
+        thread: turnlane_protocol::ids::ThreadId,
+        said: ServerNotification,
+    ) {
+        self.tell_watchers(&Arc::new(Notice {
+            thread,
+            seq: 0,
+            at_ms: self.clock.now_ms(),
+            body: NoticeBody::Said(Box::new(said)),
+        }));
     }
 
     /// The engines of this worker.
@@ -70,6 +110,12 @@ impl Shared {
     pub(crate) fn unwatch(&self, id: SubscriberId) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.remove(&id);
+    }
+
+    /// Whether anybody wants to know about all threads.
+    pub(crate) fn is_watched(&self) -> bool {
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        !watchers.is_empty()
     }
 
     /// Tells those who want to know about all threads.

@@ -147,7 +147,13 @@ mutant 'another turn interrupted than was named' state/requests.rs \
 mutant 'pause of an interrupt forgotten' state/requests.rs \
     'stop.queue = queue;' 'stop.queue = AfterInterrupt::Continue;'
 mutant 'grace of a stop ignored' state.rs \
-    'StopHow::After(grace) => now.mono + grace' 'StopHow::After(_) => now.mono'
+    '(now.mono + grace, StopWhy::Worker)' '(now.mono.max(grace.min(now.mono)), StopWhy::Worker)'
+mutant 'haste ignored by what is being stopped' state.rs \
+    'stop.deadline.min(now.mono + HASTY_GRACE)' 'stop.deadline.min(now.mono + STOP_GRACE)'
+mutant 'haste ignored by what is stopped' state.rs \
+    'StopWhy::WorkerInHaste => HASTY_GRACE' 'StopWhy::WorkerInHaste => STOP_GRACE'
+mutant 'a closed thread is a stopped worker' state/work.rs \
+    'StopWhy::Close => Unload::Closed' 'StopWhy::Close => Unload::Stopping'
 
 # Turns.
 mutant 'engine runs before its turn is accepted' state.rs \

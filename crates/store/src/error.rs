@@ -11,7 +11,7 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::ids::{RowId, ThreadId, WorkerId};
+use crate::ids::{RowId, ThreadId, TurnId, WorkerId};
 
 /// An error of the driver or the operating system, shared by all operations of a failed batch.
 pub type Source = Arc<dyn StdError + Send + Sync>;
@@ -30,6 +30,12 @@ pub enum StoreError {
     /// The thread is put away; its queue and turns are refused until it is taken back.
     #[error("thread {0} is archived")]
     Archived(ThreadId),
+    /// The thread is not put away.
+    #[error("thread {0} is not archived")]
+    NotArchived(ThreadId),
+    /// The settings are others than the caller thought: read them again.
+    #[error("the settings of thread {0} were changed by somebody else")]
+    SettingsChanged(ThreadId),
     /// The lane shows no such row: it never had it, or the row is under way or ended.
     #[error("queued turn {0} is not in the visible queue")]
     RowNotFound(RowId),
@@ -57,6 +63,9 @@ pub enum StoreError {
     /// The thread has no such turn.
     #[error("the thread has no such turn")]
     TurnNotFound,
+    /// The turn has not ended.
+    #[error("turn {0} is in progress")]
+    TurnInProgress(TurnId),
     /// The lane runs a turn, or is about to.
     #[error("thread {0} runs a turn")]
     Busy(ThreadId),

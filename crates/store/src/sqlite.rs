@@ -20,6 +20,7 @@ mod fault;
 mod filesystem;
 #[cfg(test)]
 mod fixture;
+mod forks;
 mod history;
 mod lane;
 mod migrate;
@@ -47,8 +48,11 @@ mod worker_lock;
 mod writer;
 
 use std::fmt;
-use std::sync::Arc;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -72,6 +76,8 @@ pub use options::Options;
 /// submitted is still carried out, then the worker counts as dead and its row stays.
 pub struct SqliteStore {
     shared: Arc<Shared>,
+    /// Not held by this: a worker that can write no more must not look alive.
+    lock: Weak<File>,
 }
 
 /// What an operation gets: the connection inside its transaction, who we are, and who is dead.
@@ -182,6 +188,16 @@ impl SqliteStore {
             failed_attempts: count(&tally.refused),
             checkpoints: count(&tally.checkpoints),
         }
+    }
+
+    /// One more handle of the worker's lock; none in memory and once the store has ended.
+    ///
+    /// The worker counts as alive until every handle is closed, so whoever outlives this process to
+    /// end the processes that it started holds one until they are gone.
+    pub fn worker_lock(&self) -> io::Result<Option<OwnedFd>> {
+        let lock = self.lock.upgrade();
+        let copy = lock.map(|file| file.try_clone()).transpose()?;
+        Ok(copy.map(OwnedFd::from))
     }
 
     /// Submits a write. It may run more than once, in transactions of which only the last counts.

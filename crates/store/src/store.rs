@@ -24,12 +24,14 @@ use crate::queue::{
     QueueQuery, Row, Update,
 };
 use crate::recovery::{Decision, Recover, Recovered};
-use crate::thread::{Fork, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow};
+use crate::thread::{
+    Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+};
 use crate::turn::{
     Accepted, Complete, History, ItemQuery, ItemRow, Level, Put, Refused, StartTurn, Started,
     TurnQuery, TurnRow,
 };
-use crate::worker::Health;
+use crate::worker::{Health, Worker};
 
 /// The end of an operation that was submitted when this was made.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'static>>;
@@ -38,6 +40,9 @@ pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + '
 pub trait Store: Send + Sync + 'static {
     /// The worker that this open store is.
     fn worker(&self) -> WorkerId;
+
+    /// What is known of a worker; none once it has left.
+    fn worker_row(&self, worker: WorkerId) -> Work<Option<Worker>>;
 
     /// Ends when fewer operations wait than should; who submits much awaits it first.
     fn room(&self) -> Work<()>;
@@ -63,6 +68,12 @@ pub trait Store: Send + Sync + 'static {
     /// Makes a thread with a copy of another's history. Durable.
     fn fork_thread(&self, fork: Fork) -> Work<ThreadRow>;
 
+    /// A copy of a thread's history, to be pasted into another store.
+    fn copy_thread(&self, thread: ThreadId, upto: UpTo) -> Work<ThreadCopy>;
+
+    /// Makes a thread with a history that was copied. Durable.
+    fn paste_thread(&self, to: NewThread, copy: ThreadCopy) -> Work<ThreadRow>;
+
     /// Changes a thread that is nobody's or ours. Durable.
     fn change_thread(&self, change: ThreadChange) -> Work<Changed<ThreadRow>>;
 
@@ -78,6 +89,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Some threads.
     fn threads(&self, query: ThreadQuery) -> Work<Page<ThreadRow, ThreadPlace>>;
+
+    /// The lanes of some threads, in one picture; threads that are not there are left out.
+    fn lanes(&self, threads: Vec<ThreadId>) -> Work<Vec<LaneView>>;
 
     // The queue. Any worker may call these for any lane.
 
@@ -172,6 +186,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Some items; the page's place is an item's number.
     fn items(&self, query: ItemQuery) -> Work<Page<ItemRow, i64>>;
+
+    /// One item; the first of that id.
+    fn item(&self, thread: ThreadId, item: String) -> Work<Option<ItemRow>>;
+
+    /// What is shown of turns in short: of each the first userMessage and the last agentMessage.
+    fn summaries(&self, thread: ThreadId, turn_ords: Vec<i64>) -> Work<Vec<ItemRow>>;
 
     /// Some approvals.
     fn approvals(&self, query: ApprovalQuery) -> Work<Vec<ApprovalRow>>;

@@ -6,6 +6,7 @@
 
 use crate::ids::{ThreadId, TurnId};
 use crate::json::Json;
+use crate::turn::{EntryRow, ItemRow, TurnRow};
 
 /// A thread to be made, with an empty lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,9 +98,11 @@ pub struct ThreadChange {
     pub facts: Option<Json>,
     /// What people call it.
     pub name: Option<Option<String>>,
+    /// Refused if the settings are others than these; for changes of a part of them.
+    pub settings_were: Option<Json>,
     /// Its working directory.
     pub cwd: Option<String>,
-    /// Puts it away, or takes it back.
+    /// Puts it away, or takes it back; refused if it is so already.
     pub archived: Option<bool>,
     /// Now.
     pub at_ms: i64,
@@ -111,6 +114,7 @@ impl ThreadChange {
         Self {
             thread,
             settings: None,
+            settings_were: None,
             facts: None,
             name: None,
             cwd: None,
@@ -125,10 +129,36 @@ impl ThreadChange {
 pub struct Fork {
     /// Whose history.
     pub from: ThreadId,
-    /// The last turn to copy; all ended turns when none.
-    pub through: Option<TurnId>,
-    /// The new thread.
+    /// How much of it.
+    pub upto: UpTo,
+    /// The new thread; lists show it at once if somebody said something in what is copied.
     pub to: NewThread,
+}
+
+/// How much of a history is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpTo {
+    /// All turns that have ended.
+    LastEnded,
+    /// Those up to this one, which must have ended.
+    Turn(TurnId),
+    /// Those before this one, which must have ended.
+    Before(TurnId),
+}
+
+/// A copy of a thread's history on its way from one store into another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadCopy {
+    /// What the thread had used.
+    pub usage: Option<Json>,
+    /// The first user text, shortened.
+    pub preview: String,
+    /// The turns, oldest first.
+    pub turns: Vec<TurnRow>,
+    /// Their items.
+    pub items: Vec<ItemRow>,
+    /// Their entries.
+    pub entries: Vec<EntryRow>,
 }
 
 /// What threads to list, in which order, from where on.
@@ -138,6 +168,10 @@ pub struct ThreadQuery {
     pub archived: bool,
     /// Only those made by these kinds of program; all when empty.
     pub sources: Vec<String>,
+    /// None of those made by these kinds of program.
+    pub not_sources: Vec<String>,
+    /// None of these.
+    pub excluded: Vec<ThreadId>,
     /// Only those of these providers; all when empty.
     pub providers: Vec<String>,
     /// Only those in these directories; all when empty.
@@ -152,6 +186,8 @@ pub struct ThreadQuery {
     pub direction: Direction,
     /// Goes on behind this place.
     pub after: Option<ThreadPlace>,
+    /// Begins at this place, with the thread that is there; `after` goes first.
+    pub at: Option<ThreadPlace>,
     /// How many at most.
     pub limit: u32,
 }
@@ -161,6 +197,8 @@ impl Default for ThreadQuery {
         Self {
             archived: false,
             sources: Vec::new(),
+            not_sources: Vec::new(),
+            excluded: Vec::new(),
             providers: Vec::new(),
             cwds: Vec::new(),
             parent: None,
@@ -168,6 +206,7 @@ impl Default for ThreadQuery {
             sort: ThreadSort::Created,
             direction: Direction::Descending,
             after: None,
+            at: None,
             limit: 25,
         }
     }

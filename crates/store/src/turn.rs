@@ -141,6 +141,8 @@ pub struct AcceptedTurn {
     pub next_entry_ord: i64,
     /// Its thread, with the settings of this turn.
     pub thread: ThreadRow,
+    /// Whether the turn has changed the settings.
+    pub settings_changed: bool,
     /// The lane in the same transaction.
     pub lane: LaneView,
 }

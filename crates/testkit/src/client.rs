@@ -18,7 +18,8 @@ const SHOWN_MAX: usize = 5;
 #[derive(Debug)]
 pub struct TestClient {
     reader: FrameReader,
-    writer: FrameWriter,
+    /// None once no more will be sent.
+    writer: Option<FrameWriter>,
     received: Vec<Value>,
     next_id: i64,
 }
@@ -38,7 +39,7 @@ impl TestClient {
         let Frames { reader, writer, .. } = duplex.into_frames();
         Self {
             reader,
-            writer,
+            writer: Some(writer),
             received: Vec::new(),
             next_id: 1,
         }
@@ -46,7 +47,9 @@ impl TestClient {
 
     /// Sends bytes as one frame, whatever they are.
     pub async fn send_raw(&mut self, frame: impl Into<Bytes>) -> Result<(), Error> {
-        self.writer.push(frame.into());
+        if let Some(writer) = &mut self.writer {
+            writer.push(frame.into());
+        }
         self.flush().await
     }
 
@@ -148,12 +151,20 @@ impl TestClient {
 
     /// Says that no more will come, and goes on reading: the end of stdin.
     pub async fn finish(&mut self) -> Result<(), Error> {
-        let done = self.writer.shutdown(DEADLINE).await;
+        // A pipe ends when it is dropped, not before.
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(());
+        };
+        let done = writer.shutdown(DEADLINE).await;
         done.map_err(|why| Error::doing("end the output")(std::io::Error::other(why)))
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
-        let flushed = self.writer.flush(DEADLINE).await;
+        let Some(writer) = &mut self.writer else {
+            let over = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            return Err(Error::doing("write a frame")(over));
+        };
+        let flushed = writer.flush(DEADLINE).await;
         flushed.map_err(|why| Error::doing("write a frame")(std::io::Error::other(why)))
     }
 

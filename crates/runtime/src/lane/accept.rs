@@ -24,7 +24,7 @@ use super::rows::{self, comes_back};
 use crate::settings::Settings;
 
 /// How many characters of the first text a thread is shown with.
-const PREVIEW_CHARS_MAX: usize = 160;
+const PREVIEW_CHARS_MAX: usize = 200;
 
 /// What is chosen before a row is accepted.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@
 //! `Unload`; commands that came too late are given to a task loaded anew.
 
 mod answers;
+mod closing;
 mod commands;
 mod completion;
 mod effects;
@@ -21,13 +22,14 @@ mod joining;
 mod results;
 mod said;
 mod telling;
+mod warned;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
-use turnlane_engine::BoxFuture;
+use turnlane_engine::{BoxFuture, TurnKind};
 use turnlane_store::lane::LaneView;
 use turnlane_store::queue::ClaimedRow;
 use turnlane_store::turn::{AcceptedTurn, Complete, History};
@@ -38,15 +40,18 @@ use self::completion::EndedTurn;
 use self::input::Input;
 use self::joining::Joined;
 use self::results::Done;
-use super::approvals::SessionKey;
-use super::command::Command;
+use super::approvals::SessionAccepts;
+use super::close::CloseOp;
+use super::command::{Command, Reply};
 use super::event::{Event, Now, RequestNo, Unload, Wake};
+use super::face::Face;
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
 use crate::ids;
 use crate::options::BeforeTurnVerdict;
 use crate::shared::Shared;
+use warned::Warned;
 
 /// How many operations of one lane are under way at most.
 const OPS_MAX: usize = 256;
@@ -58,7 +63,7 @@ pub(crate) struct Actor {
     thread: ThreadId,
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
-    wake: Arc<Notify>,
+    face: Arc<Face>,
     state: LaneState,
     /// Events that deeds have caused, not yet applied.
     events: VecDeque<Event>,
@@ -84,7 +89,14 @@ pub(crate) struct Actor {
     joins: Vec<BoxFuture<'static, Box<Joined>>>,
     subscribers: Subscribers,
     unattended_since: Option<Instant>,
-    session_accepts: HashSet<SessionKey>,
+    session: SessionAccepts,
+    warned: Warned,
+    /// What the turn that began last is for.
+    turn_kind: TurnKind,
+    /// What is done with the thread when the task ends.
+    closes: Vec<(CloseOp, Reply<()>)>,
+    /// The worker stops and has no time.
+    haste: bool,
     /// The last known picture, for what is told about the queue.
     lane: Option<LaneView>,
     queue_changed: bool,
@@ -101,7 +113,7 @@ impl Actor {
         thread: ThreadId,
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
-        wake: Arc<Notify>,
+        face: Arc<Face>,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let options = LaneOptions {
@@ -117,7 +129,7 @@ impl Actor {
         Self {
             thread,
             commands,
-            wake,
+            face,
             state,
             events: VecDeque::new(),
             ops: VecDeque::new(),
@@ -138,7 +150,11 @@ impl Actor {
             joins: Vec::new(),
             subscribers: Subscribers::new(ids::wire_thread(thread), epoch),
             unattended_since: Some(now),
-            session_accepts: HashSet::new(),
+            session: SessionAccepts::default(),
+            warned: Warned::default(),
+            turn_kind: TurnKind::Turn,
+            closes: Vec::new(),
+            haste: false,
             lane: None,
             queue_changed: false,
             waits: 0,
@@ -162,29 +178,10 @@ impl Actor {
         }
     }
 
-    /// What has to be finished when the task ends.
-    async fn end(&mut self, why: Unload) {
-        // First, so that the engine of a lost lane does not go on while the store is waited for.
-        self.running = None;
-        // Submitted before: whoever waits gets the result, and the lane is nobody's when whoever
-        // comes next looks. On a lost lane too, since an add needs no lane of ours: it is stored,
-        // and must not be answered as lost.
-        while let Some(op) = self.ops.pop_front() {
-            let done = op.await;
-            self.finish(done);
-            self.apply_events().await;
-        }
-        // Each engine knows whether the thread still runs something there.
-        for engine in self.shared.engines.values() {
-            engine.close(ids::wire_thread(self.thread)).await;
-        }
-        self.tell_closed(why);
-    }
-
     async fn take_in(&mut self, input: Input) {
         match input {
             Input::Done(done) => self.finish(*done),
-            Input::Command(Some(command)) => self.command(*command),
+            Input::Command(Some(command)) => self.command(*command).await,
             // The registry is gone: nobody can reach the lane any more.
             Input::Command(None) => self
                 .events

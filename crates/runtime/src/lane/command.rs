@@ -13,16 +13,20 @@ use turnlane_protocol::approval::Decision;
 use turnlane_protocol::ids::{ApprovalId, TurnId};
 use turnlane_protocol::input::UserInput;
 use turnlane_protocol::method::TurnStartParams;
-use turnlane_protocol::notification::Decider;
+use turnlane_protocol::notification::{Decider, ServerNotification};
 use turnlane_store::Store;
 use turnlane_store::lane::LaneView;
 use turnlane_store::queue::{Repeated, Row, Which};
+use turnlane_store::thread::ThreadRow;
 use turnlane_store::turn::{AcceptedTurn, TurnRow};
 
+use super::close::CloseOp;
 use super::event::{AfterInterrupt, StartHow, StopHow};
 use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
 use crate::notice::{Subscriber, SubscriberId};
+use crate::settings::Settings;
+use crate::threads::RevertTo;
 
 /// Takes an answer.
 type Taker<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
@@ -157,5 +161,25 @@ pub(crate) enum Command {
         reply: Reply<Box<Snapshot>>,
     },
     Unsubscribe(SubscriberId),
+    /// A turn that makes the history shorter.
+    Compact {
+        reply: Reply<StartAnswer>,
+    },
+    Thread(ThreadCommand),
     Stop(StopHow),
+}
+
+/// What others ask of a lane about its thread.
+pub(crate) enum ThreadCommand {
+    /// Takes turns back.
+    Revert {
+        to: RevertTo,
+        reply: Reply<ThreadRow>,
+    },
+    /// The settings are these now.
+    Settings(Box<Settings>),
+    /// Tells everybody.
+    Tell(Box<ServerNotification>),
+    /// Stops what runs, ends the task, and does this with the thread.
+    Close { op: CloseOp, reply: Reply<()> },
 }

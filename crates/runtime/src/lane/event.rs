@@ -70,7 +70,7 @@ pub enum Event {
     Tick,
     /// So many clients listen.
     Subscribers(usize),
-    /// The worker stops.
+    /// The worker stops, or the thread is to be closed.
     Stop(StopHow),
 }
 
@@ -196,13 +196,17 @@ pub enum FailedOp {
     Closing,
 }
 
-/// How a worker stops.
+/// How a lane is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopHow {
-    /// No new turns; the running one may go on so long.
+    /// The worker stops: no new turns; the running one may go on so long.
     After(Duration),
-    /// At once.
+    /// The worker stops at once, and the engine has its usual time to stop.
     Now,
+    /// The worker stops at once, and the engine has next to no time.
+    InHaste,
+    /// The thread is closed, as by an interrupt; the worker goes on.
+    Close,
 }
 
 /// What a lane wants done.
@@ -328,6 +332,8 @@ pub enum Answer {
     Overloaded,
     /// The worker stops.
     Stopping,
+    /// The thread is being closed.
+    Closing,
     /// The lane was taken over by another worker.
     Lost,
 }
@@ -357,6 +363,8 @@ pub enum Unload {
     Idle,
     /// The worker stops.
     Stopping,
+    /// Somebody closes the thread.
+    Closed,
     /// Another worker has the lane.
     Lost,
 }

@@ -24,6 +24,7 @@ use crate::settings::Settings;
 /// what is stored cannot be read.
 pub(crate) fn from_accepted(
     accepted: &AcceptedTurn,
+    kind: TurnKind,
 ) -> Result<(TurnRequest, Option<Duration>), String> {
     let params: TurnStartParams = rows::read(&accepted.row.params)?;
     let settings: Settings = rows::read(&accepted.thread.settings)?;
@@ -37,7 +38,7 @@ pub(crate) fn from_accepted(
     let state = accepted.thread.engine_state.as_ref();
     let timeout = params.timeout_ms.filter(|ms| *ms > 0);
     let request = TurnRequest {
-        kind: TurnKind::Turn,
+        kind,
         thread_id: ids::wire_thread(accepted.lane.thread),
         turn_id: ids::wire_turn(accepted.turn.id),
         client_id,

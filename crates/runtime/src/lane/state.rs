@@ -31,6 +31,8 @@ use super::event::{
 pub const KEPT_MAX: usize = 1_024;
 /// How long an engine may take to stop.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long an engine may take to stop when the worker is in haste.
+pub const HASTY_GRACE: Duration = Duration::from_millis(250);
 /// How long a lane waits before it tries a failed operation again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -108,6 +110,17 @@ struct ClosingPhase {
     retry_at: Option<Duration>,
 }
 
+/// What stops a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum StopWhy {
+    /// Somebody closes the thread.
+    Close,
+    /// The worker stops.
+    Worker,
+    /// The worker stops and has no time.
+    WorkerInHaste,
+}
+
 /// Whether the lane may run a queued turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
@@ -136,8 +149,10 @@ pub struct LaneState {
     unload_after: Duration,
     /// Not claimed before, after a claim that failed or was held for no visible reason.
     claim_after: Option<Duration>,
-    /// The worker stops: no new turns, and the running one is cancelled then.
+    /// The lane stops: no new turns, and the running one is cancelled then.
     stopping: Option<Duration>,
+    /// What stops it, and how much time is left; without meaning while nothing does.
+    stop: StopWhy,
     wake: Wake,
 }
 
@@ -154,6 +169,7 @@ impl LaneState {
             unload_after: options.unload_after,
             claim_after: None,
             stopping: None,
+            stop: StopWhy::Close,
             wake: Wake::default(),
         }
     }
@@ -468,27 +484,49 @@ impl LaneState {
     }
 
     fn stop(&mut self, now: Now, how: StopHow) {
-        let deadline = match how {
-            StopHow::After(grace) => now.mono + grace,
-            StopHow::Now => now.mono,
+        let (deadline, why) = match how {
+            StopHow::After(grace) => (now.mono + grace, StopWhy::Worker),
+            StopHow::Now => (now.mono, StopWhy::Worker),
+            StopHow::InHaste => (now.mono, StopWhy::WorkerInHaste),
+            StopHow::Close => (now.mono, StopWhy::Close),
         };
         // A second, sooner stop wins; a later one changes nothing.
         self.stopping = Some(self.stopping.map_or(deadline, |set| set.min(deadline)));
+        self.stop = self.stop.max(why);
+        if self.stop == StopWhy::WorkerInHaste
+            && let Phase::Running(running) = &mut self.phase
+            && let Some(stop) = &mut running.stop
+        {
+            stop.deadline = stop.deadline.min(now.mono + HASTY_GRACE);
+        }
     }
 
-    /// The stop of the worker, as far as it is due for what is under way.
+    /// How long an engine that is told to stop now may take.
+    fn stop_grace(&self) -> Duration {
+        match self.stop {
+            StopWhy::Close | StopWhy::Worker => STOP_GRACE,
+            StopWhy::WorkerInHaste => HASTY_GRACE,
+        }
+    }
+
+    /// The stop of the lane, as far as it is due for what is under way.
     fn stop_what_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Some(deadline) = self.stopping else {
             return;
         };
+        let grace = self.stop_grace();
         match &mut self.phase {
             Phase::Running(running) if running.stop.is_none() && deadline <= now.mono => {
+                let why = match self.stop {
+                    StopWhy::Close => CancelWhy::Interrupt,
+                    StopWhy::Worker | StopWhy::WorkerInHaste => CancelWhy::Shutdown,
+                };
                 running.stop = Some(Stop {
                     requests: Vec::new(),
                     queue: AfterInterrupt::Continue,
-                    deadline: now.mono + STOP_GRACE,
+                    deadline: now.mono + grace,
                 });
-                effects.push(Effect::Cancel(CancelWhy::Shutdown));
+                effects.push(Effect::Cancel(why));
             }
             Phase::Claimed { .. } => self.unclaim(UnclaimWhy::GoBack, effects),
             Phase::Idle

@@ -11,7 +11,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use turnlane_protocol::approval::Approval;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::usage::ThreadTokenUsage;
@@ -19,7 +18,8 @@ use turnlane_store::queue::QueuePage;
 use turnlane_store::thread::ThreadRow;
 use turnlane_store::turn::{ItemRow, TurnRow};
 
-use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
+use crate::approvals::Asking;
+use crate::notice::{Answers, Notice, NoticeBody, Subscriber, SubscriberId};
 
 /// How many notices a thread remembers for those who come back.
 const RING_MAX: usize = 512;
@@ -55,7 +55,7 @@ pub struct Snapshot {
     /// What the thread has used.
     pub usage: Option<ThreadTokenUsage>,
     /// What waits for somebody.
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<Asking>,
 }
 
 /// Whether missed notices are told.
@@ -108,6 +108,21 @@ impl Subscribers {
 
     pub(crate) fn count(&self) -> usize {
         self.listeners.len()
+    }
+
+    /// Whether one of them can decide something.
+    pub(crate) fn can_answer(&self) -> bool {
+        let mut all = self.listeners.values();
+        all.any(|listener| listener.subscriber.answers() == Answers::Yes)
+    }
+
+    /// Numbers from 1 again, under another epoch. Those who are live stay; those who still wait for
+    /// their picture would get one of the past, and are gone.
+    pub(crate) fn begin_anew(&mut self, epoch: String) {
+        self.listeners.retain(|_, listener| listener.held.is_none());
+        self.epoch = epoch;
+        self.seq = 0;
+        self.forget();
     }
 
     pub(crate) fn epoch(&self) -> &str {

@@ -1,10 +1,16 @@
 //! Approvals: asked, stored, told, decided once, and never a yes by default.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use turnlane_protocol::approval::{Approval, Decision};
-use turnlane_runtime::{Error, NoticeBody, Options};
+use turnlane_protocol::ids::ThreadId;
+use turnlane_protocol::notification::Decider;
+use turnlane_runtime::{
+    AfterInterrupt, Answers, ApprovalState, Drain, Error, NoticeBody, Options, Subscriber,
+};
 use turnlane_store::approval::ApprovalQuery;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{Ear, Home, World};
 
@@ -15,8 +21,8 @@ turns:
 ";
 
 fn asked(ear: &Ear) -> Vec<Approval> {
-    let requested = |notice: std::sync::Arc<turnlane_runtime::Notice>| match &notice.body {
-        NoticeBody::ApprovalRequested(approval) => Some(approval.as_ref().clone()),
+    let requested = |notice: Arc<turnlane_runtime::Notice>| match &notice.body {
+        NoticeBody::ApprovalRequested(asking) => Some(asking.approval.clone()),
         _ => None,
     };
     ear.notices().into_iter().filter_map(requested).collect()
@@ -46,7 +52,10 @@ async fn an_approval_waits_for_somebody_and_is_decided_once() {
     };
     decide(Decision::Accept).await.unwrap();
     let late = decide(Decision::Decline).await;
-    assert!(matches!(late, Err(Error::ApprovalResolved)), "{late:?}");
+    assert!(
+        matches!(late, Err(Error::ApprovalResolved { .. })),
+        "{late:?}"
+    );
     let unknown = turnlane_protocol::ids::ApprovalId::at(1, [3; 10]);
     let decision = Decision::Accept;
     let never = world.handle.decide(thread, unknown, decision, None).await;
@@ -103,5 +112,206 @@ async fn an_approval_that_nobody_answers_is_declined() {
         "{}",
         said.body.as_str()
     );
+    assert_eq!(open(&world).await, 0);
+}
+
+const TWICE: &str = "version: 1
+turns:
+  - match: again
+    steps:
+      - approve: {cmd: git status -s, accepted: [{say: did it}], declined: [{say: left it}]}
+  - match: other
+    steps:
+      - approve: {cmd: git push, accepted: [{say: did it}], declined: [{say: left it}]}
+  - steps:
+      - approve: {cmd: git status, accepted: [{say: did it}], declined: [{say: left it}]}
+";
+
+/// Runs a turn, deciding what is asked; how often something was asked.
+async fn asked_in(world: &World, thread: ThreadId, text: &str, decision: Decision) -> usize {
+    let (id, ear) = world.listen(thread).await;
+    world.add(thread, text).await;
+    let over = async || {
+        for approval in asked(&ear) {
+            // It may be decided already.
+            let _ = world
+                .handle
+                .respond(approval.approval_id, decision.clone(), None)
+                .await;
+        }
+        ear.words().contains(&"turn Completed".to_owned())
+    };
+    eventually("the turn's end", DEADLINE, over).await.unwrap();
+    world.handle.unsubscribe(thread, id).await;
+    asked(&ear).len()
+}
+
+#[tokio::test]
+async fn what_was_accepted_for_the_session_is_not_asked_again_while_the_thread_is_loaded() {
+    let home = Home::new();
+    let world = home.start(TWICE).await;
+    let thread = world.thread().await;
+    let for_session = Decision::AcceptForSession;
+    assert_eq!(asked_in(&world, thread, "go", for_session).await, 1);
+    assert_eq!(asked_in(&world, thread, "go", Decision::Decline).await, 0);
+    assert_eq!(
+        asked_in(&world, thread, "again", Decision::Decline).await,
+        1
+    );
+    world.handle.unload(thread).await.unwrap();
+    assert_eq!(asked_in(&world, thread, "go", Decision::Decline).await, 1);
+}
+
+#[tokio::test]
+async fn an_accepted_beginning_covers_commands_that_begin_so_and_no_others() {
+    let home = Home::new();
+    let world = home.start(TWICE).await;
+    let thread = world.thread().await;
+    let beginning = Decision::AcceptWithExecpolicyAmendment {
+        execpolicy_amendment: vec!["git".to_owned(), "status".to_owned()],
+    };
+    assert_eq!(asked_in(&world, thread, "go", beginning).await, 1);
+    assert_eq!(
+        asked_in(&world, thread, "again", Decision::Decline).await,
+        0
+    );
+    assert_eq!(
+        asked_in(&world, thread, "other", Decision::Decline).await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn whoever_knows_the_id_decides_and_is_told_what_was_decided_before() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let watcher = Arc::new(Ear::default());
+    world
+        .handle
+        .watch(Arc::clone(&watcher) as Arc<dyn Subscriber>);
+    world.add(thread, "go").await;
+    watcher.hears("approval requested", 1).await;
+    let open = world.handle.approvals(None).await.unwrap();
+    assert_eq!(open, world.handle.approvals(Some(thread)).await.unwrap());
+    assert_eq!(open, asked(&watcher));
+    let id = open[0].approval_id;
+    world
+        .handle
+        .respond(id, Decision::Decline, None)
+        .await
+        .unwrap();
+    let late = world.handle.respond(id, Decision::Accept, None).await;
+    let decline = Decision::Decline;
+    assert!(
+        matches!(&late, Err(Error::ApprovalResolved { decision, by: Decider::Client }) if *decision == decline),
+        "{late:?}"
+    );
+    watcher.hears("approval Decline", 1).await;
+    assert!(world.handle.approvals(None).await.unwrap().is_empty());
+    let unknown = turnlane_protocol::ids::ApprovalId::at(1, [3; 10]);
+    let never = world.handle.respond(unknown, Decision::Accept, None).await;
+    assert!(matches!(never, Err(Error::ApprovalNotFound)), "{never:?}");
+    world.ended(thread, 1).await;
+}
+
+#[tokio::test]
+async fn an_approval_of_a_stopped_turn_is_resolved_once_before_its_end() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    world.add(thread, "go").await;
+    ear.hears("approval requested", 1).await;
+    let id = asked(&ear)[0].approval_id;
+    let stop = world
+        .handle
+        .interrupt(thread, None, AfterInterrupt::Continue, None);
+    stop.await.unwrap();
+    ear.hears("turn Interrupted", 1).await;
+    let words = ear.words();
+    let at = |word: &str| words.iter().position(|told| told == word).unwrap();
+    assert!(at("approval Cancel") < at("turn Interrupted"));
+    let resolved = words.iter().filter(|word| word.starts_with("approval C"));
+    assert_eq!(resolved.count(), 1);
+    let state = world.handle.approval(id).await.unwrap();
+    assert!(
+        matches!(
+            &state,
+            ApprovalState::Resolved {
+                decision: Decision::Cancel,
+                by: Decider::Interrupt,
+                ..
+            }
+        ),
+        "{state:?}"
+    );
+}
+
+/// Listens, and is never asked.
+struct Mute(Ear);
+
+impl Subscriber for Mute {
+    fn tell(&self, notice: &Arc<turnlane_runtime::Notice>) {
+        self.0.tell(notice);
+    }
+
+    fn answers(&self) -> Answers {
+        Answers::No
+    }
+}
+
+#[tokio::test]
+async fn somebody_who_only_listens_is_nobody_who_could_answer() {
+    let home = Home::new();
+    let options = Options {
+        unattended_timeout: Duration::ZERO,
+        ..Options::default()
+    };
+    let world = home.start_with(SCRIPT, options).await;
+    let thread = world.thread().await;
+    let mute = Arc::new(Mute(Ear::default()));
+    let listener: Arc<dyn Subscriber> = Arc::clone(&mute) as _;
+    world
+        .handle
+        .subscribe(thread, listener, None)
+        .await
+        .unwrap();
+    world.add(thread, "go").await;
+    mute.0.hears("turn Completed", 1).await;
+    assert_eq!(mute.0.said(), "left it");
+}
+
+/// A worker that asks and dies: its tasks go with their runtime, and its store with them.
+fn ask_and_die(home: &Home) -> ThreadId {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let world = home.start(SCRIPT).await;
+        let thread = world.thread().await;
+        let (_, ear) = world.listen(thread).await;
+        world.add(thread, "go").await;
+        ear.hears("approval requested", 1).await;
+        world.handle.store().flush().await.unwrap();
+        thread
+    })
+}
+
+#[tokio::test]
+async fn an_approval_of_a_dead_worker_is_told_as_decided_to_those_who_watch() {
+    let home = Arc::new(Home::new());
+    let options = Options {
+        drain: Drain::Loaded,
+        ..Options::default()
+    };
+    let world = home.start_with(SCRIPT, options).await;
+    let watcher = Arc::new(Ear::default());
+    world.handle.watch(Arc::clone(&watcher) as _);
+    let dying = Arc::clone(&home);
+    let died = tokio::task::spawn_blocking(move || ask_and_die(&dying));
+    let thread = died.await.unwrap();
+    watcher.hears("approval Cancel", 1).await;
+    let told = watcher.notices();
+    assert_eq!(told.len(), 1, "{:?}", watcher.words());
+    assert_eq!(told[0].thread, thread);
     assert_eq!(open(&world).await, 0);
 }

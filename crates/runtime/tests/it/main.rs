@@ -5,10 +5,14 @@
 mod approvals;
 mod crash;
 mod drain;
+mod dropped;
+mod ephemeral;
 mod held;
+mod idle;
 mod processes;
 mod requests;
 mod sharing;
 mod stopping;
 mod subscribing;
 mod support;
+mod threads;

@@ -73,7 +73,7 @@ async fn a_start_during_a_turn_waits_in_the_queue_or_is_refused_as_asked() {
         .handle
         .start(thread, start("no", StartHow::OrReject))
         .await;
-    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     world.gates.open("go");
     let turns = world.ended(thread, 2).await;
     assert_eq!(turns[1].id, row.turn, "its caller waits for that id");

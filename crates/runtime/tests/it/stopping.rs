@@ -1,12 +1,18 @@
 //! An orderly stop: turns end or are interrupted, nothing runs afterwards, nothing is lost.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use turnlane_runtime::{AddTurn, Error, StartHow};
+use turnlane_engine::{
+    BoxFuture, CancelReason, Capabilities, Engine, Sink, TurnControl, TurnOutcome, TurnRequest,
+    UsageKind,
+};
+use turnlane_protocol::ids::ThreadId;
+use turnlane_runtime::{AddTurn, Error, Options, StartHow};
 use turnlane_store::Store as _;
 use turnlane_store::queue::{OnCrash, RowState};
 use turnlane_store::turn::TurnStatus;
-use turnlane_testkit::wait::{DEADLINE, within};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use crate::support::{Home, params, queue_query, start, turns};
 
@@ -69,7 +75,7 @@ async fn a_stop_with_grace_lets_the_turn_end_and_takes_nothing_new() {
     let refused = async {
         loop {
             match handle.start(thread, start("new", StartHow::OrReject)).await {
-                Err(Error::Busy) => tokio::task::yield_now().await,
+                Err(Error::Busy { .. }) => tokio::task::yield_now().await,
                 other => return other,
             }
         }
@@ -104,4 +110,99 @@ async fn a_new_start_drains_what_waits_without_anybody_asking() {
     assert_eq!(world.queue(thread).await.rows.len(), 3, "a pause survives");
     world.handle.resume(thread).await.unwrap();
     world.ended(thread, 3).await;
+}
+
+/// Takes no notice of being told to stop, and takes its time to close.
+struct Deaf(Arc<Mutex<Vec<CancelReason>>>);
+
+impl Engine for Deaf {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            approvals: false,
+            steer: false,
+            deltas: false,
+            resume: true,
+            fork: true,
+            usage: UsageKind::None,
+        }
+    }
+
+    fn run_turn(
+        &self,
+        _: TurnRequest,
+        events: Sink,
+        control: TurnControl,
+    ) -> BoxFuture<'static, TurnOutcome> {
+        let told = Arc::clone(&self.0);
+        Box::pin(async move {
+            let _events = events;
+            let cancelled = control.cancel.cancelled().await;
+            told.lock().unwrap().push(cancelled.reason);
+            std::future::pending().await
+        })
+    }
+
+    fn close(&self, _: ThreadId) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_stop_in_haste_waits_for_no_engine() {
+    let home = Home::new();
+    let reasons = Arc::default();
+    let engine = Arc::new(Deaf(Arc::clone(&reasons)));
+    let world = home.start_engine(engine, Options::default()).await;
+    let mut threads = Vec::new();
+    for _ in 0..8 {
+        let thread = world.thread().await;
+        let begun = world.handle.start(thread, start("x", StartHow::OrReject));
+        begun.await.unwrap();
+        threads.push(thread);
+    }
+    let began = tokio::time::Instant::now();
+    world.runtime.stop_now().await.unwrap();
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_millis(1_500),
+        "{took:?}, on a busy machine too"
+    );
+    assert_eq!(*reasons.lock().unwrap(), [CancelReason::Shutdown; 8]);
+    let store = home.store();
+    for thread in threads {
+        let ended = turns(store.as_ref(), thread).await;
+        assert_eq!(ended[0].status, TurnStatus::Interrupted);
+        let error = ended[0].error.as_ref().unwrap().as_str().to_owned();
+        assert!(error.contains("server stopped"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_with_grace_can_be_hurried() {
+    let home = Home::new();
+    let engine = Arc::new(Deaf(Arc::default()));
+    let world = home.start_engine(engine, Options::default()).await;
+    let thread = world.thread().await;
+    let begun = world.handle.start(thread, start("x", StartHow::OrReject));
+    begun.await.unwrap();
+    let handle = world.handle.clone();
+    let stop = tokio::spawn(world.runtime.stop(Duration::from_mins(10)));
+    let stopping = async || {
+        let other = handle.start(thread, start("y", StartHow::OrSteer)).await;
+        matches!(other, Err(Error::Stopping))
+    };
+    eventually("the stop", DEADLINE, stopping).await.unwrap();
+    handle.hurry();
+    within("the hurried stop", DEADLINE, stop)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let store = home.store();
+    let ended = turns(store.as_ref(), thread).await;
+    assert_eq!(ended[0].status, TurnStatus::Interrupted);
 }

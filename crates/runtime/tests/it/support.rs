@@ -305,6 +305,7 @@ fn word(notice: &Notice) -> String {
             };
             format!("queue {}{held}", page.rows.len())
         }
+        NoticeBody::Settings(settings) => format!("settings {}", settings.model),
         NoticeBody::ApprovalRequested(_) => "approval requested".to_owned(),
         NoticeBody::ApprovalResolved { decision, .. } => format!("approval {decision:?}"),
         NoticeBody::Said(said) => match said.as_ref() {

@@ -103,6 +103,39 @@ pub(super) fn items(db: &Db<'_>, query: &ItemQuery) -> Result<Page<ItemRow, i64>
     }
 }
 
+/// One item; the first of that id. Reads the thread's items until it is found: ids of items are
+/// looked for so rarely that an index would cost more than it saves.
+pub(super) fn item(db: &Db<'_>, thread: ThreadId, item: &str) -> Result<Option<ItemRow>, Fault> {
+    const ITEM: &str = concat!(
+        include_str!("sql/item.sql"),
+        "WHERE thread_id = ?1 AND id = ?2 ORDER BY ord LIMIT 1"
+    );
+    first(db, ITEM, params![thread, item], rows::item)
+}
+
+/// Of each turn the first userMessage and the last agentMessage.
+pub(super) fn summaries(
+    db: &Db<'_>,
+    thread: ThreadId,
+    turn_ords: &[i64],
+) -> Result<Vec<ItemRow>, Fault> {
+    const FIRST: &str = concat!(
+        include_str!("sql/item.sql"),
+        include_str!("sql/first_message.sql")
+    );
+    const LAST: &str = concat!(
+        include_str!("sql/item.sql"),
+        include_str!("sql/last_message.sql")
+    );
+    let mut items = Vec::new();
+    for turn_ord in turn_ords {
+        for sql in [FIRST, LAST] {
+            items.extend(first(db, sql, params![thread, turn_ord], rows::item)?);
+        }
+    }
+    Ok(items)
+}
+
 /// One row more than asked for tells whether there are more.
 fn one_more(limit: u32) -> i64 {
     i64::from(limit) + 1

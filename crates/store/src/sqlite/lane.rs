@@ -333,6 +333,17 @@ pub(super) fn row_of(head: &Head) -> Option<RowId> {
     }
 }
 
+/// Pictures of the lanes of some threads; those that are not there are left out.
+pub(super) fn look_at(db: &Db<'_>, threads: &[ThreadId]) -> Result<Vec<LaneView>, Fault> {
+    let mut views = Vec::with_capacity(threads.len());
+    for thread in threads {
+        if let Some(lane) = Lane::read(db, *thread)? {
+            views.push(lane.view(db)?);
+        }
+    }
+    Ok(views)
+}
+
 /// A picture of one lane.
 pub(super) fn look(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
     Lane::find(db, thread)?.view(db)

@@ -170,6 +170,7 @@ fn start(
     // If a later step fails, dropping this ends the threads of the steps before.
     let store = SqliteStore {
         shared: Arc::clone(&shared),
+        lock: opened.held.file(),
     };
     let mut writer = Writer::new(shared, connection, place.clone(), disk, log, opened.held);
     if let Place::File(path) = place {

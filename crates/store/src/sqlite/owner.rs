@@ -10,10 +10,33 @@ use rusqlite::params;
 use super::Db;
 use super::fault::Fault;
 use super::lane::Lane;
-use super::statement::{all, single};
+use super::rows::InOrder;
+use super::statement::{all, first, single};
 use crate::error::StoreError;
 use crate::ids::{Grip, ThreadId, WorkerId};
 use crate::lane::{OwnedLane, Ready, Taken, Waiting};
+use crate::worker::Worker;
+
+/// What is known of a worker.
+pub(super) fn worker(db: &Db<'_>, worker: WorkerId) -> Result<Option<Worker>, Fault> {
+    const WORKER: &str = "SELECT id, pid, pid_start, boot_id, host, endpoint, kind, started_ms \
+         FROM worker WHERE id = ?1";
+    first(db, WORKER, params![worker], |row| {
+        let mut from = InOrder::of(row);
+        let (id, pid) = (from.next()?, from.next()?);
+        let pid_start: i64 = from.next()?;
+        Ok(Worker {
+            id,
+            pid,
+            pid_start: pid_start.cast_unsigned(),
+            boot_id: from.next()?,
+            host: from.next()?,
+            endpoint: from.next()?,
+            kind: from.next()?,
+            started_ms: from.next()?,
+        })
+    })
+}
 
 /// Makes a lane ours, if it may be.
 pub(super) fn take(db: &Db<'_>, thread: ThreadId) -> Result<Taken, Fault> {

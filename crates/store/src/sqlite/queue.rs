@@ -90,6 +90,11 @@ pub(super) fn add_last(
         }
         .into());
     }
+    if lane.depth == 0 {
+        // Lists show a thread that something waits for; behind other rows it is shown already.
+        const LISTED: &str = "UPDATE thread SET listed = 1 WHERE id = ?1 AND listed = 0";
+        execute(db, LISTED, params![lane.thread])?;
+    }
     let mut row = born(new, RowState::Queued, at_ms);
     row.position = Some(lane.next_pos);
     lane.next_pos += STEP;

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::{
-    Class, Db, Op, SqliteStore, approvals, claim, history, lane, order, owner, queue, recovery,
-    rows, start, threads, turns,
+    Class, Db, Op, SqliteStore, approvals, claim, forks, history, lane, order, owner, queue,
+    recovery, rows, start, threads, turns,
 };
 use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
@@ -21,12 +21,14 @@ use crate::queue::{
 };
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::store::{Store, Work};
-use crate::thread::{Fork, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow};
+use crate::thread::{
+    Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+};
 use crate::turn::{
     Accepted, Complete, History, ItemQuery, ItemRow, Level, Put, Refused, StartTurn, Started,
     TurnQuery, TurnRow,
 };
-use crate::worker::Health;
+use crate::worker::{Health, Worker};
 
 /// Brings in new work; on disk when it ends.
 const fn new(doing: &'static str) -> Op {
@@ -82,6 +84,10 @@ impl Store for SqliteStore {
         self.worker()
     }
 
+    fn worker_row(&self, worker: WorkerId) -> Work<Option<Worker>> {
+        self.find("read a worker", move |db| owner::worker(db, worker))
+    }
+
     fn room(&self) -> Work<()> {
         self.room()
     }
@@ -111,7 +117,16 @@ impl Store for SqliteStore {
 
     fn fork_thread(&self, fork: Fork) -> Work<ThreadRow> {
         let op = new("fork a thread");
-        self.change(op, move |db| threads::fork(db, &fork))
+        self.change(op, move |db| forks::fork(db, &fork))
+    }
+
+    fn copy_thread(&self, thread: ThreadId, upto: UpTo) -> Work<ThreadCopy> {
+        self.find("copy a thread", move |db| forks::copy(db, thread, upto))
+    }
+
+    fn paste_thread(&self, to: NewThread, copy: ThreadCopy) -> Work<ThreadRow> {
+        let op = new("paste a thread");
+        self.change(op, move |db| forks::paste(db, &to, &copy))
     }
 
     fn change_thread(&self, change: ThreadChange) -> Work<Changed<ThreadRow>> {
@@ -137,6 +152,10 @@ impl Store for SqliteStore {
 
     fn threads(&self, query: ThreadQuery) -> Work<Page<ThreadRow, ThreadPlace>> {
         self.find("list threads", move |db| threads::threads(db, &query))
+    }
+
+    fn lanes(&self, threads: Vec<ThreadId>) -> Work<Vec<LaneView>> {
+        self.find("look at lanes", move |db| lane::look_at(db, &threads))
     }
 
     fn append(&self, append: Append) -> Work<Changed<Appended>> {
@@ -285,6 +304,16 @@ impl Store for SqliteStore {
 
     fn items(&self, query: ItemQuery) -> Work<Page<ItemRow, i64>> {
         self.find("list items", move |db| history::items(db, &query))
+    }
+
+    fn item(&self, thread: ThreadId, item: String) -> Work<Option<ItemRow>> {
+        self.find("read an item", move |db| history::item(db, thread, &item))
+    }
+
+    fn summaries(&self, thread: ThreadId, turn_ords: Vec<i64>) -> Work<Vec<ItemRow>> {
+        self.find("sum turns up", move |db| {
+            history::summaries(db, thread, &turn_ords)
+        })
     }
 
     fn approvals(&self, query: ApprovalQuery) -> Work<Vec<ApprovalRow>> {

@@ -1,23 +1,23 @@
-//! Threads: made, copied, changed, deleted, listed.
+//! Threads: made, changed, deleted, listed.
 //!
 //! The invariants here: a thread and its lane are made and deleted together; a thread that a live
 //! worker owns is changed by nobody else; a list goes on behind a place, not behind a count.
 //!
-//! What a turn changes of its thread is written in `turns`.
+//! What a turn changes of its thread is written in `turns`; copies are made in `forks`.
 
 use rusqlite::params;
 
 use super::Db;
 use super::fault::Fault;
 use super::lane::Lane;
-use super::rows::{self, find_turn};
+use super::rows;
 use super::statement::{execute, first};
 use crate::error::StoreError;
 use crate::ids::ThreadId;
 use crate::json::Json;
 use crate::lane::Changed;
 use crate::thread::{
-    Direction, Fork, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
+    Direction, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
     ThreadSort,
 };
 
@@ -38,7 +38,13 @@ pub(super) fn create(db: &Db<'_>, new: &NewThread) -> Result<ThreadRow, Fault> {
     find_thread(db, new.id)
 }
 
-fn insert(db: &Db<'_>, new: &NewThread, usage: Option<&Json>, preview: &str) -> Result<(), Fault> {
+/// Writes a thread and its lane.
+pub(super) fn insert(
+    db: &Db<'_>,
+    new: &NewThread,
+    usage: Option<&Json>,
+    preview: &str,
+) -> Result<(), Fault> {
     const LANE: &str = "INSERT INTO lane(thread_id, max_depth) VALUES (?1, ?2)";
     if thread(db, new.id)?.is_some() {
         return Err(StoreError::ThreadExists(new.id).into());
@@ -71,34 +77,21 @@ fn insert(db: &Db<'_>, new: &NewThread, usage: Option<&Json>, preview: &str) -> 
     Ok(())
 }
 
-/// Makes a thread with a copy of another's ended turns.
-pub(super) fn fork(db: &Db<'_>, fork: &Fork) -> Result<ThreadRow, Fault> {
-    let from = find_thread(db, fork.from)?;
-    let through_ord = match fork.through {
-        None => i64::MAX,
-        Some(turn) => {
-            let turn = find_turn(db, fork.from, turn)?;
-            turn.ok_or(Fault::Refused(StoreError::TurnNotFound))?.ord
-        }
-    };
-    let to = fork.to.id;
-    insert(db, &fork.to, from.usage.as_ref(), &from.preview)?;
-    let turns = params![from.id, to, through_ord];
-    execute(db, include_str!("sql/fork_turns.sql"), turns)?;
-    execute(db, include_str!("sql/fork_items.sql"), params![from.id, to])?;
-    execute(
-        db,
-        include_str!("sql/fork_entries.sql"),
-        params![from.id, to],
-    )?;
-    find_thread(db, to)
-}
-
 /// Changes a thread that is nobody's or ours.
 pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<ThreadRow>, Fault> {
     let mut lane = changeable(db, change.thread)?;
     if change.archived == Some(true) && lane.active.is_some() {
         return Err(StoreError::Busy(change.thread).into());
+    }
+    match change.archived {
+        Some(true) if lane.archived => return Err(StoreError::Archived(change.thread).into()),
+        Some(false) if !lane.archived => return Err(StoreError::NotArchived(change.thread).into()),
+        Some(_) | None => {}
+    }
+    if let Some(were) = &change.settings_were
+        && find_thread(db, change.thread)?.settings != *were
+    {
+        return Err(StoreError::SettingsChanged(change.thread).into());
     }
     execute(
         db,
@@ -181,7 +174,7 @@ pub(super) fn threads(
         // Behind every id.
         Direction::Descending => (i64::MAX, String::from("~")),
     };
-    let (key_ms, id) = match query.after {
+    let (key_ms, id) = match query.after.or(query.at) {
         None => (first_key, first_id),
         Some(place) => (place.key_ms, place.thread.to_string()),
     };
@@ -195,6 +188,14 @@ pub(super) fn threads(
         any_of(&query.providers),
         any_of(&query.cwds),
         query.parent,
+        any_of(&query.not_sources),
+        any_of(
+            &query
+                .excluded
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        ),
     ])?;
     let limit = query.limit as usize;
     let mut rows: Vec<ThreadRow> = Vec::new();
@@ -217,7 +218,7 @@ pub(super) fn threads(
     Ok(Page { rows, next })
 }
 
-/// One of six texts.
+/// One of twelve texts.
 fn page_sql(query: &ThreadQuery) -> String {
     const PAGE: &str = concat!(
         include_str!("sql/thread.sql"),
@@ -228,9 +229,12 @@ fn page_sql(query: &ThreadQuery) -> String {
         ThreadSort::Updated => "updated_ms",
         ThreadSort::Recency => "recency_ms",
     };
-    let (beyond, way) = match query.direction {
-        Direction::Ascending => (">", "ASC"),
-        Direction::Descending => ("<", "DESC"),
+    let with_the_place = query.after.is_none() && query.at.is_some();
+    let (beyond, way) = match (query.direction, with_the_place) {
+        (Direction::Ascending, false) => (">", "ASC"),
+        (Direction::Ascending, true) => (">=", "ASC"),
+        (Direction::Descending, false) => ("<", "DESC"),
+        (Direction::Descending, true) => ("<=", "DESC"),
     };
     PAGE.replace("KEY", key)
         .replace("BEYOND", beyond)

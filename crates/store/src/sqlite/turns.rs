@@ -58,6 +58,7 @@ pub(super) fn begin(
         next_item_ord: next(db, NEXT_ITEM, lane.thread)?,
         next_entry_ord: next(db, NEXT_ENTRY, lane.thread)?,
         thread: find_thread(db, lane.thread)?,
+        settings_changed: accept.settings.is_some(),
         lane: lane.view(db)?,
     })
 }
@@ -94,24 +95,7 @@ fn record(
     turn: &TurnRow,
     accept: &Accept,
 ) -> Result<Option<ItemRow>, Fault> {
-    execute(
-        db,
-        include_str!("sql/insert_turn.sql"),
-        params![
-            thread,
-            turn.ord,
-            turn.id,
-            turn.row,
-            turn.attempt,
-            turn.source,
-            turn.status,
-            turn.muted,
-            turn.error,
-            turn.usage,
-            turn.started_ms,
-            turn.completed_ms,
-        ],
-    )?;
+    insert_turn(db, thread, turn)?;
     let item = match &accept.item {
         None => None,
         Some(said) => Some(ItemRow {
@@ -140,6 +124,29 @@ fn record(
         ],
     )?;
     Ok(item)
+}
+
+/// Writes a turn under the number it has.
+pub(super) fn insert_turn(db: &Db<'_>, thread: ThreadId, turn: &TurnRow) -> Result<(), Fault> {
+    execute(
+        db,
+        include_str!("sql/insert_turn.sql"),
+        params![
+            thread,
+            turn.ord,
+            turn.id,
+            turn.row,
+            turn.attempt,
+            turn.source,
+            turn.status,
+            turn.muted,
+            turn.error,
+            turn.usage,
+            turn.started_ms,
+            turn.completed_ms,
+        ],
+    )?;
+    Ok(())
 }
 
 fn next(db: &Db<'_>, sql: &str, thread: ThreadId) -> Result<i64, Fault> {

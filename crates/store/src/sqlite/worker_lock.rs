@@ -15,6 +15,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -69,7 +70,7 @@ impl WorkerLocks {
                 }
             }
             if is_at(&file, &path) {
-                let file = Some((file, path));
+                let file = Some((Arc::new(file), path));
                 return Ok(HeldLock { file });
             }
         }
@@ -150,10 +151,16 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// The lock of this worker; others take it for dead from its drop on.
 #[derive(Debug)]
 pub(super) struct HeldLock {
-    file: Option<(File, PathBuf)>,
+    file: Option<(Arc<File>, PathBuf)>,
 }
 
 impl HeldLock {
+    /// The locked file, for as long as this worker holds it itself.
+    pub(super) fn file(&self) -> Weak<File> {
+        let file = self.file.as_ref();
+        file.map_or_else(Weak::new, |(file, _)| Arc::downgrade(file))
+    }
+
     /// Removes the file as well, for a worker that leaves no row behind.
     pub(super) fn remove(self) {
         let Some((_file, path)) = self.file else {

@@ -3,14 +3,14 @@
 //! The invariant here: a request leaves the map exactly when it is answered, and dropping it answers
 //! it too.
 
-use turnlane_engine::AcceptedSteer;
+use turnlane_engine::{AcceptedSteer, TurnKind};
 use turnlane_protocol::ids::{ApprovalId, TurnId};
 use turnlane_protocol::input::UserInput;
-use turnlane_store::approval::ApprovalQuery;
 use turnlane_store::turn::TurnStatus;
 
 use super::Actor;
-use crate::error::Error;
+use crate::approvals::not_ours;
+use crate::error::{Error, NotSteerable};
 use crate::ids;
 use crate::lane::command::{Reply, StartAnswer, StartRequest};
 use crate::lane::event::{Answer, RequestNo};
@@ -19,6 +19,7 @@ use crate::lane::event::{Answer, RequestNo};
 pub(super) enum Pending {
     Start {
         request: Box<StartRequest>,
+        kind: TurnKind,
         reply: Reply<StartAnswer>,
         result: Option<Result<StartAnswer, Error>>,
         steer: Option<AcceptedSteer>,
@@ -66,10 +67,12 @@ impl Actor {
     pub(super) fn answer(&mut self, request: RequestNo, answer: Answer) {
         match self.requests.remove(&request) {
             Some(Pending::Start { reply, result, .. } | Pending::Row { reply, result, .. }) => {
-                reply.send(start_answer(answer, result));
+                let refused = self.refusal(answer);
+                reply.send(start_answer(answer, result, refused));
             }
             Some(Pending::Steer { reply, result, .. }) => {
-                reply.send(steer_answer(answer, result));
+                let refused = self.refusal(answer);
+                reply.send(steer_answer(answer, result, refused));
             }
             Some(Pending::Interrupt { turn, reply, .. }) => {
                 self.answer_interrupt(turn, answer, reply);
@@ -84,7 +87,7 @@ impl Actor {
             (Answer::NotRunning | Answer::OtherTurn(_), Some(turn)) => {
                 self.answer_other_interrupt(turn, answer, reply);
             }
-            (answer, _) => reply.send(Err(refusal(answer))),
+            (answer, _) => reply.send(Err(self.refusal(answer))),
         }
     }
 
@@ -92,17 +95,7 @@ impl Actor {
     pub(super) fn answer_closed_approval(&self, approval: ApprovalId, reply: Reply<()>) {
         let shared = std::sync::Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let query = ApprovalQuery::One(approval.as_uuid().into());
-            // Flushed, since the decision before may still be on its way.
-            let known = match shared.store.flush().await {
-                Ok(()) => shared.store.approvals(query).await,
-                Err(error) => Err(error),
-            };
-            reply.send(Err(match known {
-                Ok(known) if known.is_empty() => Error::ApprovalNotFound,
-                Ok(_) => Error::ApprovalResolved,
-                Err(error) => error.into(),
-            }));
+            reply.send(Err(not_ours(&shared, approval).await));
         });
     }
 
@@ -110,52 +103,62 @@ impl Actor {
     fn answer_other_interrupt(&self, turn: TurnId, answer: Answer, reply: Reply<()>) {
         let ended = self.shared.store.turn(self.thread, ids::turn(turn));
         let queue = self.shared.store.row_of_turn(self.thread, ids::turn(turn));
+        let refused = self.refusal(answer);
         tokio::spawn(async move {
             let answer = match ended.await {
                 Err(error) => Err(error.into()),
                 Ok(Some(turn)) if turn.status == TurnStatus::Interrupted => Ok(()),
-                Ok(Some(_)) => Err(refusal(answer)),
+                Ok(Some(_)) => Err(refused),
                 Ok(None) => match queue.await {
                     Ok(Some(row)) if row.state.is_visible() => Err(Error::TurnQueued),
-                    Ok(_) => Err(refusal(answer)),
+                    Ok(_) => Err(refused),
                     Err(error) => Err(error.into()),
                 },
             };
             reply.send(answer);
         });
     }
+
+    fn refusal(&self, answer: Answer) -> Error {
+        match answer {
+            Answer::NoActiveTurn => Error::NoTurnToSteer,
+            Answer::NotRunning => Error::NoTurnToInterrupt,
+            Answer::OtherTurn(active) => Error::OtherTurn {
+                active: ids::wire_turn(active),
+            },
+            Answer::NotSteerable => Error::NotSteerable {
+                why: match self.turn_kind {
+                    TurnKind::Compact => NotSteerable::Compact,
+                    TurnKind::Turn => NotSteerable::Engine,
+                },
+            },
+            Answer::Busy => Error::Busy {
+                turn: self.state.active_turn().map(ids::wire_turn),
+            },
+            Answer::Overloaded => Error::Overloaded,
+            Answer::Stopping => Error::Stopping,
+            Answer::Closing => Error::Closing,
+            Answer::Lost | Answer::Result | Answer::Steered(_) | Answer::Interrupted => Error::Lost,
+        }
+    }
 }
 
 fn start_answer(
     answer: Answer,
     result: Option<Result<StartAnswer, Error>>,
+    refused: Error,
 ) -> Result<StartAnswer, Error> {
     match answer {
         Answer::Steered(turn) => Ok(StartAnswer::Steered(ids::wire_turn(turn))),
         Answer::Result => result.unwrap_or(Err(Error::Lost)),
-        answer => Err(refusal(answer)),
+        _ => Err(refused),
     }
 }
 
-fn steer_answer(answer: Answer, result: Option<Error>) -> Result<TurnId, Error> {
+fn steer_answer(answer: Answer, result: Option<Error>, refused: Error) -> Result<TurnId, Error> {
     match answer {
         Answer::Steered(turn) => Ok(ids::wire_turn(turn)),
         Answer::Result => Err(result.unwrap_or(Error::NoTurnToSteer)),
-        answer => Err(refusal(answer)),
-    }
-}
-
-fn refusal(answer: Answer) -> Error {
-    match answer {
-        Answer::NoActiveTurn => Error::NoTurnToSteer,
-        Answer::NotRunning => Error::NoTurnToInterrupt,
-        Answer::OtherTurn(active) => Error::OtherTurn {
-            active: ids::wire_turn(active),
-        },
-        Answer::NotSteerable => Error::NotSteerable,
-        Answer::Busy => Error::Busy,
-        Answer::Overloaded => Error::Overloaded,
-        Answer::Stopping => Error::Stopping,
-        Answer::Lost | Answer::Result | Answer::Steered(_) | Answer::Interrupted => Error::Lost,
+        _ => Err(refused),
     }
 }

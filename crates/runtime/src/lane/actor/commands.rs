@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use turnlane_engine::TurnKind;
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::ids::ApprovalId;
+use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::notification::Decider;
 
 use super::Actor;
@@ -15,21 +17,21 @@ use super::answers::Pending;
 use super::results::Done;
 use crate::ids;
 use crate::lane::approvals::{NO_ONE_ANSWERED, Open, Patience};
-use crate::lane::command::Command;
-use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow};
+use crate::lane::command::{
+    Bound, Command, QueueCall, Reply, StartAnswer, StartRequest, ThreadCommand,
+};
+use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow, StopHow};
+use crate::lane::rows;
+use crate::notice::{NoticeBody, SubscriberId};
 
 impl Actor {
-    pub(super) fn command(&mut self, command: Command) {
+    pub(super) async fn command(&mut self, command: Command) {
         match command {
             Command::Start { request, reply } => {
-                let how = request.how;
-                let request = self.request(Pending::Start {
-                    request,
-                    reply,
-                    result: None,
-                    steer: None,
-                });
-                self.events.push_back(Event::Start { request, how });
+                self.start(request, TurnKind::Turn, reply);
+            }
+            Command::Compact { reply } => {
+                self.start(Box::new(without_input()), TurnKind::Compact, reply);
             }
             Command::StartRow { which, reply } => {
                 let request = self.request(Pending::Row {
@@ -69,10 +71,7 @@ impl Actor {
                     why: CancelWhy::Interrupt,
                 });
             }
-            Command::Queue(call) => {
-                let work = call(self.shared.store.as_ref());
-                self.submit(async move { Done::Queue(work.await) });
-            }
+            Command::Queue(call) => self.submit_call(call),
             Command::Decide {
                 approval,
                 decision,
@@ -93,13 +92,54 @@ impl Actor {
                 since,
                 reply,
             } => self.subscribe(id, subscriber, since, reply),
-            Command::Unsubscribe(id) => {
-                if self.subscribers.remove(id) {
-                    self.subscribers_changed();
-                }
+            Command::Unsubscribe(id) => self.unsubscribe(id),
+            Command::Stop(how) => {
+                self.haste |= how == StopHow::InHaste;
+                self.events.push_back(Event::Stop(how));
             }
-            Command::Stop(how) => self.events.push_back(Event::Stop(how)),
+            Command::Thread(command) => self.about_the_thread(command).await,
         }
+    }
+
+    fn submit_call(&mut self, call: QueueCall) {
+        let work = call(self.shared.store.as_ref());
+        self.submit(async move { Done::Queue(work.await) });
+    }
+
+    fn unsubscribe(&mut self, id: SubscriberId) {
+        if self.subscribers.remove(id) {
+            self.subscribers_changed();
+        }
+    }
+
+    /// What concerns the thread more than its turns.
+    async fn about_the_thread(&mut self, command: ThreadCommand) {
+        match command {
+            ThreadCommand::Revert { to, reply } => self.revert(to, reply).await,
+            ThreadCommand::Settings(settings) => {
+                if let Some(running) = &mut self.running {
+                    running.accepted.thread.settings = rows::write(&settings);
+                }
+                self.tell(NoticeBody::Settings(settings));
+            }
+            ThreadCommand::Tell(said) => self.tell_all(*said),
+            ThreadCommand::Close { op, reply } => {
+                self.closes.push((op, reply));
+                self.events.push_back(Event::Stop(StopHow::Close));
+            }
+        }
+    }
+
+    fn start(&mut self, request: Box<StartRequest>, kind: TurnKind, reply: Reply<StartAnswer>) {
+        let how = request.how;
+        let request = self.request(Pending::Start {
+            request,
+            kind,
+            reply,
+            result: None,
+            steer: None,
+        });
+        self.events.push_back(Event::Start { request, how });
     }
 
     /// Takes an approval out that waits.
@@ -110,7 +150,7 @@ impl Actor {
     /// The number of subscribers is another.
     pub(super) fn subscribers_changed(&mut self) {
         let count = self.subscribers.count();
-        if count > 0 {
+        if self.subscribers.can_answer() {
             self.unattended_since = None;
         } else {
             self.unattended_since.get_or_insert_with(Instant::now);
@@ -160,5 +200,15 @@ impl Actor {
             attended: options.approval_timeout.min(longest),
             unattended: options.unattended_timeout.min(longest),
         }
+    }
+}
+
+/// A turn that nobody says anything in; it begins on an idle lane or not at all.
+fn without_input() -> StartRequest {
+    StartRequest {
+        params: TurnStartParams::default(),
+        how: StartHow::OrReject,
+        key: None,
+        bound: Bound::No,
     }
 }

@@ -50,6 +50,10 @@ impl Actor {
             return;
         };
         let outcome = outcome_of(running, how);
+        if outcome.status == OutcomeStatus::Failed {
+            let engine = &running.accepted.thread.engine;
+            self.shared.checked.forget(engine);
+        }
         let recorded = fate::after_turn(Ended {
             row: &running.accepted.row,
             outcome: &outcome,

@@ -25,6 +25,7 @@ use crate::lane::event::{
     CancelWhy, Closing, Committed, Effect, Event, FailedOp, Op, RequestNo, StartHow, Tell,
     UnclaimWhy,
 };
+use crate::lane::state::HASTY_GRACE;
 use crate::lane::turn::RunningTurn;
 use crate::lane::{request, rows};
 use crate::queue::content_hash;
@@ -314,11 +315,12 @@ impl Actor {
         running.accepted.thread.settings = stored.clone();
         let change = ThreadChange {
             settings: Some(stored),
-            cwd: Some(after.cwd),
+            cwd: Some(after.cwd.clone()),
             ..ThreadChange::of(self.thread, self.shared.clock.now_ms())
         };
         let work = self.shared.store.change_thread(change);
-        self.submit(async move { Done::Settings(work.await.map(|_changed| ())) });
+        let after = Box::new(after);
+        self.submit(async move { Done::Settings(work.await.map(|_changed| after)) });
     }
 
     fn commit_append(&mut self, request: RequestNo) {
@@ -365,8 +367,9 @@ impl Actor {
         };
         let (sink, control, end) = turnlane_engine::channel(Arc::new(NoHooks));
         let engine = self.shared.engines.get(&accepted.thread.engine).cloned();
-        let request = request::from_accepted(&accepted);
+        let request = request::from_accepted(&accepted, self.turn_kind);
         let timeout = request.as_ref().ok().and_then(|(_, timeout)| *timeout);
+        let timeout = timeout.or(self.shared.options.turn_timeout);
         let request = request.map(|(request, _)| request);
         let first = accepted.item.as_ref().map(|item| item.id.clone());
         crash::point("engine:before-run");
@@ -405,11 +408,16 @@ impl Actor {
         running.stopped_by = by;
         crash::point("interrupt:before-cancel");
         if let Some(end) = &running.end {
-            end.cancel.cancel(match why {
+            let reason = match why {
                 CancelWhy::Interrupt => CancelReason::Interrupt,
                 CancelWhy::Timeout => CancelReason::Timeout,
                 CancelWhy::Shutdown => CancelReason::Shutdown,
-            });
+            };
+            if self.haste {
+                end.cancel.cancel_within(reason, HASTY_GRACE);
+            } else {
+                end.cancel.cancel(reason);
+            }
         }
     }
 

@@ -68,7 +68,7 @@ impl Actor {
             look = ready(&mut self.look) => Input::Looked(Box::new(look)),
             joined = any(joins) => Input::Joined(joined),
             () = std::future::ready(()), if tell => Input::TellQueue,
-            () = self.wake.notified() => Input::Wake,
+            () = self.face.wake.notified() => Input::Wake,
             () = until(timer) => Input::Tick,
         }
     }

@@ -6,17 +6,17 @@
 
 use std::sync::Arc;
 
-use turnlane_protocol::approval::Approval;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::usage::ThreadTokenUsage;
 use turnlane_store::lane::{LaneView, Taken};
 use turnlane_store::queue::{QueueFrom, QueuePage, QueueQuery};
 use turnlane_store::thread::{Direction, ThreadRow};
-use turnlane_store::turn::{ItemQuery, ItemRow, TurnRow};
+use turnlane_store::turn::{ItemQuery, ItemRow, TurnQuery, TurnRow, TurnStatus};
 use turnlane_store::{StoreError, ThreadId};
 
 use super::Actor;
 use super::telling::QUEUE_ROWS_TOLD;
+use crate::approvals::Asking;
 use crate::dispatcher::recover_dead;
 use crate::error::Error;
 use crate::lane::command::Reply;
@@ -36,7 +36,7 @@ struct Cut {
     open: Vec<(i64, ThreadItem)>,
     next_item_ord: i64,
     usage: Option<ThreadTokenUsage>,
-    approvals: Vec<Approval>,
+    approvals: Vec<Asking>,
 }
 
 /// What was read outside of the task.
@@ -45,6 +45,8 @@ struct Read {
     thread: ThreadRow,
     queue: QueuePage,
     ended: Vec<ItemRow>,
+    /// How the last turn ended, where that is asked.
+    last: Option<TurnStatus>,
 }
 
 /// A subscriber whose picture is complete.
@@ -70,8 +72,12 @@ impl Actor {
         self.subscribers_changed();
         let shared = Arc::clone(&self.shared);
         let thread = self.thread;
+        let ask_last = self.face.is_fresh();
         self.joins.push(Box::pin(async move {
-            let read = read(&shared, thread, &cut).await;
+            let read = match read(&shared, thread, &cut).await {
+                Ok(read) if ask_last => with_last(&shared, thread, read).await,
+                read => read,
+            };
             Box::new(Joined {
                 id,
                 cut,
@@ -125,6 +131,9 @@ impl Actor {
                 return;
             }
         };
+        if read.last == Some(TurnStatus::Failed) {
+            self.face.show_old_failure();
+        }
         let look = self.saw(read.lane);
         self.events.push_back(Event::Looked(look));
         let usage = read.thread.usage.as_ref();
@@ -200,5 +209,19 @@ async fn read(shared: &Shared, thread: ThreadId, cut: &Cut) -> Result<Read, Stor
         thread: row,
         queue,
         ended,
+        last: None,
     })
+}
+
+/// Adds how the last turn ended: a thread whose last turn failed still shows it when it is loaded.
+async fn with_last(shared: &Shared, thread: ThreadId, read: Read) -> Result<Read, StoreError> {
+    let newest = TurnQuery {
+        thread,
+        after_ord: None,
+        direction: Direction::Descending,
+        limit: 1,
+    };
+    let page = shared.store.turns(newest).await?;
+    let last = page.rows.first().map(|turn| turn.status);
+    Ok(Read { last, ..read })
 }

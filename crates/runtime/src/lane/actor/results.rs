@@ -4,22 +4,26 @@
 //! brought is kept until it is answered or told. A result that says the lane was taken over ends
 //! everything, whichever operation it came from.
 
-use turnlane_engine::{Fenced, Reply};
+use turnlane_engine::{Fenced, Reply, TurnKind};
 use turnlane_store::lane::{Changed, Head, LaneView};
 use turnlane_store::queue::{Appended, Claimed, ClaimedRow, Row};
 use turnlane_store::turn::{Accepted, AcceptedTurn, Put, Refused, Started};
 use turnlane_store::{StoreError, crash};
 
 use super::Actor;
+use super::answers::Pending;
 use super::effects::Attempt;
 use crate::error::Error;
+use crate::ids;
 use crate::lane::command::{QueueDone, StartAnswer};
 use crate::lane::event::Unload;
 use crate::lane::event::{
     Committed, Event, FailedOp, HeadLook, HookVerdict, Look, RequestNo, Steering, WaitLook,
 };
 use crate::lane::rows;
+use crate::notice::NoticeBody;
 use crate::options::BeforeTurnVerdict;
+use crate::settings::Settings;
 
 /// An operation that has come to its end.
 pub(super) enum Done {
@@ -29,7 +33,7 @@ pub(super) enum Done {
     Accept(Result<Accepted, StoreError>),
     Unclaim(Result<Refused, StoreError>),
     Steer(RequestNo, Result<(), StoreError>),
-    Settings(Result<(), StoreError>),
+    Settings(Result<Box<Settings>, StoreError>),
     Append(RequestNo, Result<Changed<Appended>, StoreError>),
     Put {
         result: Result<(), StoreError>,
@@ -67,7 +71,15 @@ impl Actor {
                 return;
             }
             Done::Complete(result) => self.completed(result),
-            Done::Settings(result) | Done::Release(result) => {
+            Done::Settings(result) => {
+                match result {
+                    Ok(settings) => self.tell(NoticeBody::Settings(settings)),
+                    Err(error) => tracing::warn!(%error, "settings could not be written"),
+                }
+                self.look_again();
+                return;
+            }
+            Done::Release(result) => {
                 if let Err(error) = result {
                     tracing::debug!(%error, "a lane's operation was refused");
                 }
@@ -150,7 +162,14 @@ impl Actor {
         self.claimed = None;
         self.claimed_for = None;
         let engine = self.shared.engines.get(&accepted.thread.engine);
-        let steers = engine.is_some_and(|engine| engine.capabilities().steer);
+        let kind = match request.and_then(|request| self.requests.get(&request)) {
+            Some(Pending::Start { kind, .. }) => *kind,
+            Some(Pending::Row { .. } | Pending::Steer { .. } | Pending::Interrupt { .. })
+            | None => TurnKind::Turn,
+        };
+        self.turn_kind = kind;
+        let steers =
+            kind == TurnKind::Turn && engine.is_some_and(|engine| engine.capabilities().steer);
         let turn = accepted.turn.id;
         self.began = Some(accepted);
         Committed::Began {
@@ -185,7 +204,9 @@ impl Actor {
                     thread: self.thread,
                     worker,
                 }),
-                None => Error::Busy,
+                None => Error::Busy {
+                    turn: lane.active.map(|active| ids::wire_turn(active.turn)),
+                },
             };
             self.keep_result(request, Err(error));
         }

@@ -9,11 +9,12 @@ use turnlane_engine::{
     ApprovalRequest, Decided, Event as Happened, Fenced, Reply, Said, ToolAnswer, TurnOutcome,
 };
 use turnlane_protocol::approval::Decision;
+use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::notification::{
-    Decider, ItemPlace, RateLimitsUpdated, ReasoningSummaryPartAdded, ServerNotification,
-    TerminalInteraction, ThreadTokenUsageUpdated, TurnDiffUpdated, TurnFailing, TurnPlanUpdated,
-    Warning,
+    Decider, DeltaKind, ItemPlace, RateLimitsUpdated, ReasoningSummaryPartAdded,
+    ServerNotification, TerminalInteraction, ThreadTokenUsageUpdated, TurnDiffUpdated, TurnFailing,
+    TurnPlanUpdated, Warning,
 };
 use turnlane_store::approval::{ApprovalAsked, ApprovalResolved};
 use turnlane_store::crash;
@@ -22,7 +23,7 @@ use turnlane_store::turn::Level;
 use super::Actor;
 use super::results::Done;
 use crate::ids;
-use crate::lane::approvals::{self, Open, SessionKey};
+use crate::lane::approvals::{self, Open, Subject};
 use crate::lane::event::Event;
 use crate::lane::rows;
 use crate::notice::NoticeBody;
@@ -123,19 +124,13 @@ impl Actor {
         let said = match event {
             Happened::ItemStarted(item) => return self.item_started(*item),
             Happened::ItemCompleted(item) => return self.item_completed(*item),
+            Happened::ItemDropped(item) => return self.item_dropped(*item),
             Happened::Delta {
                 item_id,
                 kind,
                 text,
             } => {
-                running.items.grow(&item_id, kind, &text);
-                let place = ItemPlace {
-                    thread_id,
-                    turn_id,
-                    item_id,
-                };
-                self.tell(NoticeBody::Delta { kind, place, text });
-                return;
+                return self.item_grew(item_id, kind, text);
             }
             Happened::SummaryPartAdded {
                 item_id,
@@ -181,10 +176,15 @@ impl Actor {
                 turn_id,
                 diff,
             }),
-            Happened::Warning(message) => ServerNotification::Warning(Warning {
-                thread_id: Some(thread_id),
-                message,
-            }),
+            Happened::Warning(message) => {
+                if !self.warned.is_new(&message) {
+                    return;
+                }
+                ServerNotification::Warning(Warning {
+                    thread_id: Some(thread_id),
+                    message,
+                })
+            }
             Happened::Retry(error) => ServerNotification::Error(TurnFailing {
                 error,
                 will_retry: true,
@@ -196,6 +196,19 @@ impl Actor {
             }
         };
         self.tell_said(said);
+    }
+
+    fn item_grew(&mut self, item_id: ItemId, kind: DeltaKind, text: String) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        running.items.grow(&item_id, kind, &text);
+        let place = ItemPlace {
+            thread_id: ids::wire_thread(self.thread),
+            turn_id: running.turn_id(),
+            item_id,
+        };
+        self.tell(NoticeBody::Delta { kind, place, text });
     }
 
     fn item_started(&mut self, item: ThreadItem) {
@@ -226,9 +239,20 @@ impl Actor {
         self.tell_item_completed(item, now_ms);
     }
 
+    /// An item of an answer that is asked for again: it ends for those who saw it begin, and leaves
+    /// nothing behind.
+    fn item_dropped(&mut self, item: ThreadItem) {
+        let now_ms = self.now_ms();
+        let began = self.running.as_mut();
+        if began.is_some_and(|running| running.items.end(&item.id).is_some()) {
+            self.tell_item_completed(item, now_ms);
+        }
+    }
+
     fn ask_approval(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
-        let key = SessionKey::of(&request.subject);
-        if self.session_accepts.contains(&key) {
+        let subject = Subject::of(&request.subject);
+        if self.session.covers(&subject) {
+            // Decided before, so nobody is asked and nothing is told.
             let _ = reply.send(Decided::new(Decision::Accept));
             return;
         }
@@ -240,22 +264,22 @@ impl Actor {
         let id = ids::new_approval(now_ms);
         let expires_ms = now_ms + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
         let place = (ids::wire_thread(self.thread), running.turn_id());
-        let approval = approvals::shown(id, place, request, now_ms, expires_ms);
+        let asking = approvals::asking(id, place, request, now_ms, expires_ms);
         running.put.asked.push(ApprovalAsked {
             id: id.as_uuid().into(),
             turn: running.accepted.turn.id,
-            body: rows::write(&approval),
+            body: rows::write(&asking),
             requested_ms: now_ms,
             expires_ms,
         });
         let first = running.approvals.is_empty();
         running
             .approvals
-            .ask(approval.clone(), key, reply, Instant::now());
+            .ask(asking.clone(), subject, reply, Instant::now());
         if first {
             self.tell_active();
         }
-        self.tell(NoticeBody::ApprovalRequested(Box::new(approval)));
+        self.tell_everybody(NoticeBody::ApprovalRequested(Box::new(asking)));
     }
 
     /// Ends approvals whose engine does not wait for them any more.
@@ -277,15 +301,10 @@ impl Actor {
         reason: Option<String>,
     ) {
         let now_ms = self.now_ms();
-        if matches!(
-            decision,
-            Decision::AcceptForSession | Decision::AcceptWithExecpolicyAmendment { .. }
-        ) {
-            self.session_accepts.insert(open.key);
-        }
+        self.session.remember(open.subject, &decision);
         if let Some(running) = &mut self.running {
             running.put.resolved.push(ApprovalResolved {
-                id: open.approval.approval_id.as_uuid().into(),
+                id: open.asking.approval.approval_id.as_uuid().into(),
                 decision: rows::write(&decision).as_str().to_owned(),
                 decided_by: Some(rows::write(&by).as_str().trim_matches('"').to_owned()),
                 reason: reason.clone(),
@@ -301,8 +320,8 @@ impl Actor {
             self.write(Level::Visible, None);
         }
         let _ = open.reply.send(decided);
-        self.tell(NoticeBody::ApprovalResolved {
-            approval: Box::new(open.approval),
+        self.tell_everybody(NoticeBody::ApprovalResolved {
+            approval: Box::new(open.asking.approval),
             decision,
             by,
             reason,

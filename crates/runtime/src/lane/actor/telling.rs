@@ -6,8 +6,8 @@
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::notification::{
-    Decider, ItemCompleted, ItemStarted, ServerNotification, ThreadMoved, ThreadStatusChanged,
-    TurnCompleted, TurnFailing, TurnStarted,
+    Decider, ItemCompleted, ItemStarted, ServerNotification, ThreadStatusChanged, TurnCompleted,
+    TurnFailing, TurnStarted,
 };
 use turnlane_protocol::thread::{ActiveFlag, ThreadStatus};
 use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
@@ -18,7 +18,6 @@ use turnlane_store::turn::AcceptedTurn;
 use super::Actor;
 use crate::ids;
 use crate::lane::approvals::Open;
-use crate::lane::event::Unload;
 use crate::lane::rows;
 use crate::notice::NoticeBody;
 
@@ -37,15 +36,19 @@ impl Actor {
     }
 
     /// Tells everybody, subscribed or not.
-    fn tell_all(&mut self, said: ServerNotification) {
+    pub(super) fn tell_all(&mut self, said: ServerNotification) {
+        self.tell_everybody(NoticeBody::Said(Box::new(said)));
+    }
+
+    /// Tells everybody, subscribed or not, what has no notification of its own.
+    pub(super) fn tell_everybody(&mut self, body: NoticeBody) {
         let at_ms = self.now_ms();
-        let notice = self
-            .subscribers
-            .tell(at_ms, NoticeBody::Said(Box::new(said)));
+        let notice = self.subscribers.tell(at_ms, body);
         self.shared.tell_watchers(&notice);
     }
 
-    fn tell_status(&mut self, status: ThreadStatus) {
+    pub(super) fn tell_status(&mut self, status: ThreadStatus) {
+        self.face.show(&status);
         let thread_id = ids::wire_thread(self.thread);
         self.tell_all(ServerNotification::ThreadStatusChanged(
             ThreadStatusChanged { thread_id, status },
@@ -93,6 +96,11 @@ impl Actor {
         let (thread_id, turn) = (ids::wire_thread(self.thread), running_turn(accepted));
         let item = accepted.item.as_ref().map(|item| rows::read(&item.body));
         let started_ms = accepted.turn.started_ms;
+        let changed = accepted.settings_changed;
+        let settings = changed.then(|| rows::read(&accepted.thread.settings));
+        if let Some(Ok(settings)) = settings {
+            self.tell(NoticeBody::Settings(Box::new(settings)));
+        }
         self.tell_status(ThreadStatus::Active {
             active_flags: Vec::new(),
         });
@@ -147,15 +155,15 @@ impl Actor {
         let now_ms = self.now_ms();
         if let Some(running) = &mut self.running {
             running.put.resolved.push(ApprovalResolved {
-                id: open.approval.approval_id.as_uuid().into(),
+                id: open.asking.approval.approval_id.as_uuid().into(),
                 decision: "interrupt".to_owned(),
                 decided_by: Some("interrupt".to_owned()),
                 reason: None,
                 resolved_ms: now_ms,
             });
         }
-        self.tell(NoticeBody::ApprovalResolved {
-            approval: Box::new(open.approval),
+        self.tell_everybody(NoticeBody::ApprovalResolved {
+            approval: Box::new(open.asking.approval),
             decision,
             by,
             reason: None,
@@ -190,20 +198,6 @@ impl Actor {
             turn: Box::new(turn),
             output_valid: None,
         }));
-    }
-
-    /// The lane's task ends.
-    pub(super) fn tell_closed(&mut self, why: Unload) {
-        match why {
-            Unload::Idle => {
-                self.tell_status(ThreadStatus::NotLoaded);
-                let thread_id = ids::wire_thread(self.thread);
-                self.tell_all(ServerNotification::ThreadClosed(ThreadMoved { thread_id }));
-            }
-            // Whoever has the lane now tells what happens on it; a worker that stops tells nothing
-            // that its own end does not.
-            Unload::Lost | Unload::Stopping => {}
-        }
     }
 }
 

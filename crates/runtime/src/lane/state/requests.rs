@@ -7,13 +7,17 @@
 use super::super::event::{
     AfterInterrupt, Answer, Effect, Event, Now, Op, RequestNo, StartHow, Steering,
 };
-use super::{KEPT_MAX, Kept, LaneState, Phase, STOP_GRACE, Stop, Take, request_of};
+use super::{KEPT_MAX, Kept, LaneState, Phase, Stop, StopWhy, Take, request_of};
 use turnlane_store::TurnId;
 
 impl LaneState {
     pub(super) fn start(&mut self, request: RequestNo, how: StartHow, effects: &mut Vec<Effect>) {
         if self.stopping.is_some() {
-            effects.push(Effect::Answer(request, Answer::Stopping));
+            let answer = match self.stop {
+                StopWhy::Close => Answer::Closing,
+                StopWhy::Worker | StopWhy::WorkerInHaste => Answer::Stopping,
+            };
+            effects.push(Effect::Answer(request, answer));
             return;
         }
         match &self.phase {
@@ -107,6 +111,7 @@ impl LaneState {
         else {
             return;
         };
+        let grace = self.stop_grace();
         let active = self.active_turn();
         let other = active.filter(|active| turn.is_some_and(|turn| turn != *active));
         let answer = match (&mut self.phase, other) {
@@ -120,7 +125,7 @@ impl LaneState {
                 let stop = running.stop.get_or_insert_with(|| Stop {
                     requests: Vec::new(),
                     queue: AfterInterrupt::Continue,
-                    deadline: now.mono + STOP_GRACE,
+                    deadline: now.mono + grace,
                 });
                 stop.requests.extend(request);
                 if queue == AfterInterrupt::Pause {

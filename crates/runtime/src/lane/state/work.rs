@@ -9,7 +9,7 @@ use std::time::Duration;
 use turnlane_store::queue::Which;
 
 use super::super::event::{Effect, HeadLook, Look, Now, Op, Unload, WaitLook, Wake};
-use super::{LaneState, Phase, Slot, Take};
+use super::{LaneState, Phase, Slot, StopWhy, Take};
 
 impl LaneState {
     /// Whether the head may be claimed now, as far as the last look tells.
@@ -33,7 +33,11 @@ impl LaneState {
             return;
         }
         if self.stopping.is_some() {
-            self.unload(Unload::Stopping, effects);
+            let why = match self.stop {
+                StopWhy::Close => Unload::Closed,
+                StopWhy::Worker | StopWhy::WorkerInHaste => Unload::Stopping,
+            };
+            self.unload(why, effects);
             return;
         }
         if self.may_claim(now) {

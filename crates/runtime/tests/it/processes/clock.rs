@@ -53,7 +53,7 @@ async fn a_clock_that_jumps_changes_neither_order_nor_owner_nor_single_flight() 
             .handle
             .start(thread, start("me", StartHow::OrReject))
             .await;
-        assert!(matches!(busy, Err(Error::Busy)), "{busy:?}");
+        assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
     }
     home.clock.jump(DAY_MS);
     world.gates.open("go");

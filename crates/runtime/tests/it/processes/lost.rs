@@ -73,3 +73,25 @@ async fn adds_under_way_when_the_lane_is_lost_are_answered_and_run_once() {
     let turns = world.ended(thread, 1 + ADDS).await;
     assert_eq!(turns.len(), 1 + ADDS, "each of them once");
 }
+
+#[tokio::test]
+async fn whoever_listens_to_a_lost_lane_is_told_that_it_is_closed() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    let row = world.add(thread, "gated").await;
+    world.gates.reached_by("never", 1).await;
+    take_away(&home, &world).await;
+    let turn = TurnId::from_uuid(row.turn.as_uuid());
+    let input = vec![UserInput::text("more")];
+    let steered = world.handle.steer(thread, turn, input, None).await;
+    assert!(steered.is_err(), "{steered:?}");
+    ear.hears("thread/closed", 1).await;
+    let words = ear.words();
+    assert!(words.ends_with(&["status notLoaded".to_owned(), "thread/closed".to_owned()]));
+    assert!(
+        !words.iter().any(|word| word.starts_with("turn ")),
+        "{words:?}"
+    );
+}

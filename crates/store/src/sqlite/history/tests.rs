@@ -161,3 +161,12 @@ fn items_are_paged_over_the_thread_or_one_turn() {
     );
     assert_eq!(page(Some(9), None, Direction::Ascending), (vec![], None));
 }
+
+#[test]
+fn items_and_summaries_are_found_without_a_walk_over_other_threads() {
+    let fixture = Fixture::with_thread();
+    let found = fixture.run(|db| item(db, id(THREAD), "never")).unwrap();
+    assert_eq!(found, None);
+    let shown = fixture.run(|db| summaries(db, id(THREAD), &[1, 2]));
+    assert!(shown.unwrap().is_empty());
+}

@@ -1,5 +1,5 @@
 -- Continues thread.sql: one page. KEY, BEYOND and WAY are replaced by the column, the comparison
--- and the direction, which makes six texts in all; each walks its own index. Searching is done by
+-- and the direction, which makes twelve texts in all; each walks its own index. Searching is done by
 -- the caller, because SQLite folds the case of ASCII letters only.
 WHERE archived = ?1 AND listed = 1
   AND (KEY, id) BEYOND (?2, ?3)
@@ -7,4 +7,6 @@ WHERE archived = ?1 AND listed = 1
   AND (?5 IS NULL OR provider IN (SELECT value FROM json_each(?5)))
   AND (?6 IS NULL OR cwd IN (SELECT value FROM json_each(?6)))
   AND (?7 IS NULL OR parent = ?7)
+  AND (?8 IS NULL OR source NOT IN (SELECT value FROM json_each(?8)))
+  AND (?9 IS NULL OR id NOT IN (SELECT value FROM json_each(?9)))
 ORDER BY KEY WAY, id WAY

@@ -69,7 +69,7 @@ impl Fault {
 
 /// What a run writes down for the parent.
 struct Said {
-    file: fs::File,
+    file: File,
     run: PathBuf,
     end: String,
 }
@@ -77,7 +77,7 @@ struct Said {
 impl Said {
     fn begin(run: PathBuf, end: &str) -> Self {
         fs::create_dir(&run).unwrap();
-        let file = fs::File::create(run.join("said")).unwrap();
+        let file = File::create(run.join("said")).unwrap();
         let end = end.to_owned();
         Self { file, run, end }
     }

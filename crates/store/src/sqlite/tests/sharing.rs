@@ -2,6 +2,7 @@
 //!
 //! SQLite's locks are the process's, so what threads prove does not prove it for processes.
 
+use turnlane_testkit::wait::eventually;
 use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::*;
@@ -67,4 +68,26 @@ async fn processes_that_open_a_new_database_at_once_all_write_to_it() {
     }
     let locks = std::fs::read_dir(folder.path().join("lanes.db.workers")).unwrap();
     assert_eq!(locks.count(), 1);
+}
+
+#[tokio::test]
+async fn a_worker_counts_as_alive_until_its_last_lock_is_let_go_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), 1).await;
+    let other = open(folder.path(), 2).await;
+    let lock = store.worker_lock().unwrap().unwrap();
+    let me = store.worker();
+    drop(store);
+    let dead = || other.shared.locks.is_dead(me);
+    // The writer lets go of the lock as the last thing it does.
+    for _ in 0..1_000 {
+        std::thread::yield_now();
+        assert!(!dead(), "somebody else still holds it");
+    }
+    drop(lock);
+    eventually("the worker to be dead", DEADLINE, async || dead())
+        .await
+        .unwrap();
+    let alone = SqliteStore::open_in_memory(worker(3)).unwrap();
+    assert!(alone.worker_lock().unwrap().is_none(), "nobody shares it");
 }

@@ -10,7 +10,9 @@ use crate::queue::Fate;
 use crate::sqlite::fixture::{
     Fixture, THREAD, Who, accepting, claim_of, complete, id, json, new_thread, turn,
 };
+use crate::sqlite::forks::fork;
 use crate::sqlite::{claim, history, owner, turns};
+use crate::thread::{Fork, UpTo};
 use crate::turn::{EntryRow, Put, TurnQuery};
 
 /// A thread with three ended turns, an item and an entry each; the second is muted.
@@ -41,7 +43,7 @@ fn with_history() -> Fixture {
 fn fork_to(fixture: &Fixture, to: u128, through: Option<u128>) -> Result<ThreadRow, StoreError> {
     let wanted = Fork {
         from: id(THREAD),
-        through: through.map(turn),
+        upto: through.map_or(UpTo::LastEnded, |through| UpTo::Turn(turn(through))),
         to: new_thread(to),
     };
     fixture.run(|db| fork(db, &wanted))
@@ -126,7 +128,7 @@ fn a_fork_ends_with_the_turn_it_names() {
     assert!(matches!(exists, Err(StoreError::ThreadExists(_))));
     let mut elsewhere = Fork {
         from: id(77),
-        through: None,
+        upto: UpTo::LastEnded,
         to: new_thread(52),
     };
     let missing = fixture.run(|db| fork(db, &elsewhere));

@@ -2,15 +2,19 @@
 
 use turnlane_store::StoreError;
 use turnlane_store::queue::Fate;
-use turnlane_store::thread::Fork;
+use turnlane_store::thread::{Fork, Listed, NewThread, ThreadQuery, UpTo};
 use turnlane_store::turn::{Complete, ItemQuery, Put, TurnQuery};
 
-use crate::backend::on_one_worker;
+use crate::backend::{SqliteMemory, on_one_worker};
 use crate::build::*;
 
 on_one_worker![
     a_fork_has_the_history_of_its_origin,
     a_fork_ends_with_the_turn_it_names,
+    a_fork_may_end_before_the_turn_it_names,
+    a_fork_does_not_end_in_a_running_turn,
+    a_fork_is_listed_if_somebody_spoke_in_what_it_copies,
+    a_copy_pasted_elsewhere_is_the_same_history,
     a_fork_copies_neither_the_running_turn_nor_rows,
     a_fork_and_its_origin_go_separate_ways,
     a_fork_from_what_is_not_there_is_refused,
@@ -44,7 +48,7 @@ async fn talk(hand: &Hand, names: &[&str]) {
 fn fork(through: Option<&str>) -> Fork {
     Fork {
         from: thread(),
-        through: through.map(turn_id),
+        upto: through.map_or(UpTo::LastEnded, |through| UpTo::Turn(turn_id(through))),
         to: new_thread("fork"),
     }
 }
@@ -98,6 +102,83 @@ async fn a_fork_ends_with_the_turn_it_names(db: Db) {
     );
     let entries = hand.history(thread_id("fork")).await.unwrap().entries;
     assert_eq!(entries.len(), 1);
+}
+
+async fn a_fork_may_end_before_the_turn_it_names(db: Db) {
+    let hand = db.one().await;
+    talk(&hand, &["a", "b", "c"]).await;
+    let mut before = fork(None);
+    before.upto = UpTo::Before(turn_id("c"));
+    hand.fork_thread(before).await.unwrap();
+    let copied = hand.turns(its_turns()).await.unwrap().rows;
+    let told: Vec<_> = copied.iter().map(|turn| turn.id).collect();
+    assert_eq!(told, [turn_id("a"), turn_id("b")]);
+}
+
+async fn a_fork_does_not_end_in_a_running_turn(db: Db) {
+    let hand = db.one().await;
+    talk(&hand, &["a"]).await;
+    hand.direct("runs").await;
+    for upto in [UpTo::Turn(turn_id("runs")), UpTo::Before(turn_id("runs"))] {
+        let mut running = fork(None);
+        running.upto = upto;
+        refused!(hand.fork_thread(running), StoreError::TurnInProgress(turn) if *turn == turn_id("runs"));
+        refused!(
+            hand.copy_thread(thread(), upto),
+            StoreError::TurnInProgress(_)
+        );
+    }
+    assert_eq!(hand.thread(thread_id("fork")).await.unwrap(), None);
+}
+
+async fn a_fork_is_listed_if_somebody_spoke_in_what_it_copies(db: Db) {
+    let hand = db.one().await;
+    talk(&hand, &["a"]).await;
+    let unlisted = |upto, name: &str| Fork {
+        from: thread(),
+        upto,
+        to: NewThread {
+            listed: Listed::FromFirstTurn,
+            ..new_thread(name)
+        },
+    };
+    let all = hand.fork_thread(unlisted(UpTo::LastEnded, "all")).await;
+    assert!(!all.unwrap().preview.is_empty());
+    let none = UpTo::Before(turn_id("a"));
+    let none = hand.fork_thread(unlisted(none, "none")).await.unwrap();
+    assert_eq!(none.preview, "", "its first words are still to come");
+    let page = hand.threads(ThreadQuery::default()).await.unwrap();
+    let shown: Vec<_> = page.rows.iter().map(|row| row.id).collect();
+    assert!(shown.contains(&thread_id("all")) && !shown.contains(&thread_id("none")));
+}
+
+async fn a_copy_pasted_elsewhere_is_the_same_history(db: Db) {
+    let hand = db.one().await;
+    talk(&hand, &["a", "b", "c"]).await;
+    hand.add(&["waits"]).await;
+    hand.direct("runs").await;
+    let copy = hand.copy_thread(thread(), UpTo::LastEnded).await.unwrap();
+    let elsewhere = Db::on(SqliteMemory);
+    let there = elsewhere.open("there").await;
+    let pasted = there.paste_thread(new_thread("fork"), copy.clone()).await;
+    let pasted = pasted.unwrap();
+    let forked = hand.fork_thread(fork(None)).await.unwrap();
+    assert_eq!(pasted, forked, "as a fork in the same store");
+    assert_eq!(
+        there.turns(its_turns()).await.unwrap(),
+        hand.turns(its_turns()).await.unwrap()
+    );
+    assert_eq!(
+        there.items(its_items()).await.unwrap(),
+        hand.items(its_items()).await.unwrap()
+    );
+    let history = |hand: &Hand| hand.history(thread_id("fork"));
+    assert_eq!(
+        history(&there).await.unwrap(),
+        history(&hand).await.unwrap()
+    );
+    let again = there.copy_thread(thread_id("fork"), UpTo::LastEnded).await;
+    assert_eq!(again.unwrap(), copy, "nothing is lost on the way");
 }
 
 async fn a_fork_copies_neither_the_running_turn_nor_rows(db: Db) {

@@ -33,6 +33,7 @@ on_many_workers![
     owners_of_lanes_with_work_are_named,
     a_change_by_another_worker_is_noticed,
     what_one_worker_wrote_the_other_reads,
+    a_worker_is_known_until_it_leaves,
 ];
 
 async fn taken(hand: &Hand) -> Grip {
@@ -305,4 +306,13 @@ async fn what_one_worker_wrote_the_other_reads(db: Db) {
     assert_eq!(first.all_items().await.len(), 1);
     second.finish(&turn).await;
     assert_eq!(first.lane().await, second.lane().await);
+}
+
+async fn a_worker_is_known_until_it_leaves(db: Db) {
+    let (one, two) = db.two().await;
+    let me = one.worker();
+    let known = two.worker_row(me).await.unwrap().unwrap();
+    assert_eq!(known.id, me);
+    one.close().await.unwrap();
+    assert_eq!(two.worker_row(me).await.unwrap(), None);
 }

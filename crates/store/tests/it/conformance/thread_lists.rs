@@ -4,7 +4,7 @@ use turnlane_store::queue::{Accepting, Verdict};
 use turnlane_store::thread::{
     Direction, Listed, NewThread, ThreadChange, ThreadPlace, ThreadQuery, ThreadSort,
 };
-use turnlane_store::turn::Accept;
+use turnlane_store::turn::{Accept, Started};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -22,6 +22,10 @@ on_one_worker![
     a_search_takes_its_text_as_it_is,
     unlisted_threads_are_left_out,
     a_thread_is_listed_from_its_first_message_on,
+    a_thread_that_something_waits_for_is_listed,
+    a_page_may_begin_with_the_thread_at_a_place,
+    threads_and_sources_can_be_left_out,
+    lanes_of_many_threads_are_one_picture,
 ];
 
 async fn listed(hand: &Hand, query: ThreadQuery) -> Vec<String> {
@@ -292,15 +296,17 @@ async fn a_thread_is_listed_from_its_first_message_on(db: Db) {
         ..new_thread("t")
     };
     hand.create_thread(unlisted).await.unwrap();
-    hand.add(&["silent", "a"]).await;
-    let silent = Accepting::new(|_| {
+    let mut silent = start("silent");
+    silent.accepting = Accepting::new(|_| {
         Verdict::Accept(Box::new(Accept {
             item: None,
             preview: None,
             ..said("")
         }))
     });
-    let turn = begun(ours(hand.claim_and_accept(head(), silent).await.unwrap()));
+    let Started::Begun(turn) = hand.start_turn(silent).await.unwrap() else {
+        panic!("nothing stands in its way");
+    };
     hand.finish(&turn).await;
     assert!(
         hand.threads(ThreadQuery::default())
@@ -309,7 +315,7 @@ async fn a_thread_is_listed_from_its_first_message_on(db: Db) {
             .rows
             .is_empty()
     );
-    hand.begin().await;
+    hand.direct("a").await;
     assert_eq!(
         hand.threads(ThreadQuery::default())
             .await
@@ -318,4 +324,71 @@ async fn a_thread_is_listed_from_its_first_message_on(db: Db) {
             .len(),
         1
     );
+}
+
+async fn a_thread_that_something_waits_for_is_listed(db: Db) {
+    let hand = db.open("one").await;
+    let unlisted = NewThread {
+        listed: Listed::FromFirstTurn,
+        ..new_thread("t")
+    };
+    hand.create_thread(unlisted).await.unwrap();
+    assert!(listed(&hand, ThreadQuery::default()).await.is_empty());
+    hand.add(&["a"]).await;
+    assert_eq!(listed(&hand, ThreadQuery::default()).await, ["t"]);
+}
+
+async fn a_page_may_begin_with_the_thread_at_a_place(db: Db) {
+    let hand = db.open("one").await;
+    make(&hand, &[("a", 1), ("b", 2), ("c", 2), ("d", 3)]).await;
+    let place = ThreadPlace {
+        key_ms: 2,
+        thread: thread_id("c"),
+    };
+    for (direction, expected) in [
+        (Direction::Ascending, ["c", "d"].as_slice()),
+        (Direction::Descending, &["c", "b", "a"]),
+    ] {
+        let query = ThreadQuery {
+            direction,
+            at: Some(place),
+            ..ThreadQuery::default()
+        };
+        assert_eq!(listed(&hand, query).await, expected, "{direction:?}");
+    }
+    // A thread that left takes nothing with it.
+    hand.delete_thread(thread_id("c")).await.unwrap();
+    let query = ThreadQuery {
+        at: Some(place),
+        ..ThreadQuery::default()
+    };
+    assert_eq!(listed(&hand, query).await, ["b", "a"]);
+}
+
+async fn threads_and_sources_can_be_left_out(db: Db) {
+    let hand = db.open("one").await;
+    make(&hand, &[("a", 1), ("b", 2), ("c", 3)]).await;
+    let item = NewThread {
+        source: "subAgentOther".to_owned(),
+        at_ms: 4,
+        ..new_thread("item")
+    };
+    hand.create_thread(item).await.unwrap();
+    let query = ThreadQuery {
+        not_sources: vec!["subAgentOther".to_owned()],
+        excluded: vec![thread_id("b"), thread_id("never")],
+        ..ThreadQuery::default()
+    };
+    assert_eq!(listed(&hand, query).await, ["c", "a"]);
+}
+
+async fn lanes_of_many_threads_are_one_picture(db: Db) {
+    let hand = db.one().await;
+    hand.create_thread(new_thread("u")).await.unwrap();
+    hand.add(&["a", "b"]).await;
+    let threads = vec![thread_id("u"), thread_id("never"), thread()];
+    let lanes = hand.lanes(threads).await.unwrap();
+    let told: Vec<_> = lanes.iter().map(|lane| (lane.thread, lane.depth)).collect();
+    assert_eq!(told, [(thread_id("u"), 0), (thread(), 2)]);
+    assert_eq!(lanes[1], hand.lane().await);
 }

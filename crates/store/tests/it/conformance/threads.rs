@@ -18,6 +18,8 @@ on_one_worker![
     a_thread_that_runs_a_turn_is_not_put_away_or_deleted,
     a_thread_that_runs_a_turn_can_be_renamed,
     an_archived_thread_keeps_its_rows_and_can_be_taken_back,
+    a_thread_is_not_put_away_or_taken_back_twice,
+    settings_are_changed_only_from_what_the_caller_knows,
     a_deleted_thread_is_gone_with_all_it_had,
     changes_of_a_thread_that_is_not_there_are_refused,
 ];
@@ -150,6 +152,34 @@ async fn an_archived_thread_keeps_its_rows_and_can_be_taken_back(db: Db) {
     let back = hand.change_thread(archive(false)).await.unwrap();
     assert!(!back.value.archived && !back.lane.archived);
     assert_eq!(hand.begin().await.row.id, row_id("a"));
+}
+
+async fn a_thread_is_not_put_away_or_taken_back_twice(db: Db) {
+    let hand = db.one().await;
+    refused!(
+        hand.change_thread(archive(false)),
+        StoreError::NotArchived(_)
+    );
+    hand.change_thread(archive(true)).await.unwrap();
+    refused!(hand.change_thread(archive(true)), StoreError::Archived(_));
+    hand.change_thread(archive(false)).await.unwrap();
+}
+
+async fn settings_are_changed_only_from_what_the_caller_knows(db: Db) {
+    let hand = db.one().await;
+    let known = hand.thread(thread()).await.unwrap().unwrap().settings;
+    let change = |to: &str| ThreadChange {
+        settings: Some(json(to)),
+        settings_were: Some(known.clone()),
+        ..ThreadChange::of(thread(), NOW)
+    };
+    hand.change_thread(change("1")).await.unwrap();
+    refused!(
+        hand.change_thread(change("2")),
+        StoreError::SettingsChanged(_)
+    );
+    let settings = hand.thread(thread()).await.unwrap().unwrap().settings;
+    assert_eq!(settings, json("1"));
 }
 
 async fn a_deleted_thread_is_gone_with_all_it_had(db: Db) {

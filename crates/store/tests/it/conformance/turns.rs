@@ -1,8 +1,9 @@
 //! What a turn writes while it runs, and how turns and items are read.
 
 use turnlane_store::StoreError;
+use turnlane_store::queue::{Accepting, Fate, Verdict};
 use turnlane_store::thread::Direction;
-use turnlane_store::turn::{ItemQuery, Level, Put, TurnQuery};
+use turnlane_store::turn::{Accept, Complete, ItemQuery, Level, Put, Started, TurnQuery};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -17,6 +18,9 @@ on_one_worker![
     turns_are_read_in_pages_both_ways,
     items_are_read_in_pages_of_a_turn_or_of_all,
     a_turn_that_is_not_there_is_none,
+    an_item_is_found_by_its_id,
+    a_turn_is_summed_up_by_its_first_question_and_its_last_answer,
+    a_turn_says_whether_it_has_changed_the_settings,
 ];
 
 async fn what_a_turn_produced_is_read_back_as_it_was_written(db: Db) {
@@ -181,4 +185,61 @@ async fn a_turn_that_is_not_there_is_none(db: Db) {
         hand.turn(thread_id("lost"), turn_id("a")).await.unwrap(),
         None
     );
+}
+
+async fn an_item_is_found_by_its_id(db: Db) {
+    let hand = db.one().await;
+    let turn = hand.direct("a").await;
+    let said = turn.item.clone().unwrap();
+    let wanted = hand.item(thread(), said.id.clone()).await.unwrap();
+    assert_eq!(wanted, Some(said));
+    let unknown = hand.item(thread(), "never".to_owned()).await.unwrap();
+    assert_eq!(unknown, None);
+}
+
+async fn a_turn_is_summed_up_by_its_first_question_and_its_last_answer(db: Db) {
+    let hand = db.one().await;
+    let turn = hand.direct("a").await;
+    let put = items(vec![
+        item(&turn, 0, "agentMessage"),
+        item(&turn, 1, "userMessage"),
+        item(&turn, 2, "agentMessage"),
+        item(&turn, 3, "commandExecution"),
+    ]);
+    let end = Complete {
+        put,
+        ..complete(&turn, Fate::Done)
+    };
+    hand.complete(end).await.unwrap();
+    let other = hand.direct("b").await;
+    let ords = vec![turn.turn.ord, other.turn.ord, 99];
+    let shown = hand.summaries(thread(), ords).await.unwrap();
+    let told: Vec<_> = shown.iter().map(|item| item.ord).collect();
+    assert_eq!(
+        told,
+        [
+            turn.item.unwrap().ord,
+            turn.next_item_ord + 2,
+            other.item.unwrap().ord
+        ]
+    );
+}
+
+async fn a_turn_says_whether_it_has_changed_the_settings(db: Db) {
+    let hand = db.one().await;
+    let same = hand.direct("a").await;
+    hand.finish(&same).await;
+    assert!(!same.settings_changed);
+    let mut start = start("b");
+    start.accepting = Accepting::new(|_| {
+        Verdict::Accept(Box::new(Accept {
+            settings: Some(json("\"other\"")),
+            ..said("b")
+        }))
+    });
+    let Started::Begun(other) = hand.start_turn(start).await.unwrap() else {
+        panic!("nothing stands in its way");
+    };
+    assert!(other.settings_changed);
+    assert_eq!(other.thread.settings, json("\"other\""));
 }

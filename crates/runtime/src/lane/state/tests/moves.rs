@@ -157,11 +157,15 @@ impl Node {
             moves.extend([Move::TickEarly, Move::Wall(other)]);
         }
         if bounds.has(Family::Stop) {
+            if !world.haste {
+                moves.push(Move::Stop(StopHow::InHaste));
+            }
             if world.stop_at.is_none() {
                 moves.push(Move::Stop(StopHow::After(GRACE)));
             }
             if world.stop_at.is_none_or(|at| at > world.mono) {
                 moves.push(Move::Stop(StopHow::Now));
+                moves.push(Move::Stop(StopHow::Close));
             }
         }
     }

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::super::{KEPT_MAX, LaneOptions, LaneState, RETRY_AFTER};
+use super::super::{HASTY_GRACE, KEPT_MAX, LaneOptions, LaneState, RETRY_AFTER};
 use crate::lane::event::{
-    Answer, Committed, Effect, Event, FailedOp, HeadLook, HookVerdict, Look, Now, Op, RequestNo,
-    StartHow, Steering, StopHow, UnclaimWhy, WaitLook,
+    Answer, CancelWhy, Committed, Effect, Event, FailedOp, HeadLook, HookVerdict, Look, Now, Op,
+    RequestNo, StartHow, Steering, StopHow, UnclaimWhy, Unload, WaitLook,
 };
 use turnlane_store::TurnId;
 use turnlane_store::queue::Which;
@@ -150,6 +150,34 @@ fn a_stop_without_grace_cancels_the_turn_and_one_with_grace_lets_it_go_on() {
 
     let mut bench = Bench::running();
     assert!(cancels(&bench.does(Event::Stop(StopHow::Now))));
+}
+
+#[test]
+fn a_worker_in_haste_gives_an_engine_next_to_no_time() {
+    let drops = |effects: &[Effect]| effects.contains(&Effect::Drop);
+    let mut bench = Bench::running();
+    bench.does(Event::Stop(StopHow::InHaste));
+    bench.mono += HASTY_GRACE;
+    assert!(drops(&bench.does(Event::Tick)));
+
+    // Also when it was told to stop before.
+    let mut bench = Bench::running();
+    bench.does(Event::Stop(StopHow::Now));
+    bench.does(Event::Stop(StopHow::InHaste));
+    bench.mono += HASTY_GRACE;
+    assert!(drops(&bench.does(Event::Tick)));
+}
+
+#[test]
+fn a_thread_that_is_closed_stops_its_turn_as_by_an_interrupt_and_takes_no_other() {
+    let mut bench = Bench::running();
+    let cancel = Effect::Cancel(CancelWhy::Interrupt);
+    assert!(bench.does(Event::Stop(StopHow::Close)).contains(&cancel));
+    let late = bench.start(7, StartHow::OrSteer);
+    assert_eq!(late, [answer(7, Answer::Closing)]);
+    bench.does(Event::Ended);
+    let ended = bench.committed(Committed::Completed(ROW_DUE));
+    assert!(ended.contains(&Effect::Unload(Unload::Closed)), "{ended:?}");
 }
 
 #[test]

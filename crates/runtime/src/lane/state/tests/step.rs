@@ -6,7 +6,7 @@
 //!
 //! Which moves there are is in `moves`.
 
-use super::super::Phase;
+use super::super::{HASTY_GRACE, Phase};
 use super::moves::{Change, End, Move, ROWS_MAX};
 use super::rules::turn;
 use super::watch::{Broken, Cause};
@@ -114,8 +114,16 @@ impl Node {
     fn stop(&mut self, how: StopHow) {
         let at = match how {
             StopHow::After(grace) => self.world.mono + grace,
-            StopHow::Now => self.world.mono,
+            StopHow::Now | StopHow::InHaste | StopHow::Close => self.world.mono,
         };
+        self.world.worker_stops |= how != StopHow::Close;
+        if how == StopHow::InHaste {
+            self.world.haste = true;
+            let soon = self.world.mono + HASTY_GRACE;
+            if let Some(engine) = &mut self.world.engine {
+                engine.cancel = engine.cancel.map(|deadline| deadline.min(soon));
+            }
+        }
         self.world.stop_at = Some(self.world.stop_at.map_or(at, |set| set.min(at)));
     }
 

@@ -6,7 +6,7 @@
 //!
 //! What the world may do is in `step`.
 
-use super::super::STOP_GRACE;
+use super::super::{HASTY_GRACE, STOP_GRACE};
 use super::rules::turn;
 use super::world::{Ask, Asked, EngineIs, Node, OpIs, Place, SlotIs, Stays};
 use crate::lane::event::{
@@ -370,13 +370,22 @@ impl Node {
         };
         must!(engine.cancel.is_none(), "an engine is told to stop once");
         match why {
-            CancelWhy::Shutdown => must!(stops, "a shutdown before its grace was over"),
+            CancelWhy::Shutdown => must!(
+                stops && self.world.worker_stops,
+                "a shutdown before its grace was over"
+            ),
             CancelWhy::Interrupt | CancelWhy::Timeout => must!(
-                matches!(step.cause, Cause::Asked | Cause::Began { .. }),
+                matches!(step.cause, Cause::Asked | Cause::Began { .. })
+                    || (stops && !self.world.worker_stops),
                 "an interrupt nobody asked for"
             ),
         }
-        engine.cancel = Some(now + STOP_GRACE);
+        let grace = if self.world.haste {
+            HASTY_GRACE
+        } else {
+            STOP_GRACE
+        };
+        engine.cancel = Some(now + grace);
         Ok(())
     }
 
@@ -401,7 +410,10 @@ impl Node {
         must!(world.slot == SlotIs::None, "no slot is held after the end");
         let holds = match why {
             Unload::Lost => step.cause == Cause::Fenced,
-            Unload::Stopping => world.stop_at.is_some() && world.place == Place::Free,
+            Unload::Stopping => world.worker_stops && world.place == Place::Free,
+            Unload::Closed => {
+                world.stop_at.is_some() && !world.worker_stops && world.place == Place::Free
+            }
             Unload::Idle => world.subscribers == 0 && world.place == Place::Free,
         };
         must!(holds, "a lane ends for a reason");
@@ -459,7 +471,8 @@ impl Node {
                 matches!(asked.ask, Ask::OrReject | Ask::Row) && !free
             }
             Answer::Overloaded => false,
-            Answer::Stopping => start && world.stop_at.is_some(),
+            Answer::Stopping => start && world.worker_stops,
+            Answer::Closing => start && world.stop_at.is_some() && !world.worker_stops,
             // What an operation brought is told, also after the end.
             Answer::Lost => match step.cause {
                 Cause::Fenced => step.unloads,

@@ -178,6 +178,10 @@ pub(super) struct World {
     pub asked: Vec<Asked>,
     pub subscribers: usize,
     pub stop_at: Option<Duration>,
+    /// The worker itself stops, not only this lane.
+    pub worker_stops: bool,
+    /// It has next to no time.
+    pub haste: bool,
     pub wake_ms: Option<i64>,
     pub wake_mono: Option<Duration>,
     /// The lane's task has ended.
@@ -272,6 +276,8 @@ impl Node {
                 asked: Vec::new(),
                 subscribers: 0,
                 stop_at: None,
+                worker_stops: false,
+                haste: false,
                 wake_ms: None,
                 wake_mono: None,
                 ended: false,
@@ -354,6 +360,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
         unload_after: _,
         claim_after,
         stopping,
+        stop,
         wake,
     } = lane;
     hash_phase(phase, to);
@@ -363,7 +370,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
         kept.request.hash(to);
     }
     (discriminant(slot), subscribers, unneeded_since).hash(to);
-    (claim_after, stopping, wake.wall_ms, wake.mono).hash(to);
+    (claim_after, stopping, stop, wake.wall_ms, wake.mono).hash(to);
 }
 
 fn hash_phase(phase: &Phase, to: &mut DefaultHasher) {

@@ -14,7 +14,7 @@ use crate::sqlite::fixture::{
     self, Who, accepting, complete, ended, id, json, new_thread, refusing, waiting,
 };
 use crate::sqlite::{claim, queue, threads};
-use crate::thread::{Fork, ThreadChange};
+use crate::thread::{Fork, ThreadChange, UpTo};
 use crate::turn::{
     Accepted, AcceptedTurn, Complete, EndedTurn, EntryRow, ItemRow, Keep, Put, StartTurn, Started,
     TurnStatus, WaitingChange, WhenBusy,
@@ -392,7 +392,7 @@ async fn lose_a_worker(player: &mut Player<'_>) {
 async fn tidy_up(player: &mut Player<'_>) {
     let fork = Fork {
         from: id(A),
-        through: None,
+        upto: UpTo::LastEnded,
         to: new_thread(D),
     };
     let step = player.step("new-fork", |store| store.fork_thread(fork.clone()));
