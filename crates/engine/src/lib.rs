@@ -1,5 +1,5 @@
-//! The boundary between lanes and the engines that run their turns, and the engine that needs
-//! nobody: `scripted`.
+//! The boundary between lanes and the engines that run their turns, and two engines: [`native`],
+//! which calls models and runs tools itself, and [`scripted`], which needs nobody.
 //!
 //! A lane makes a [`channel`], spawns [`run`] with one end and listens at the other. The engine
 //! says everything through its [`Sink`] and hears everything through its [`TurnControl`]; both are

@@ -9,7 +9,8 @@
 //! told from its history, so it survives a restart and a turn that was put back keeps it; `times`
 //! counts in this engine since it was made, over all threads.
 //!
-//! Commands and patches are simulated; nothing is started and no file is touched.
+//! Commands and patches are told, not done, unless a step says `real: true`; then they are done by the
+//! tools of the native engine, which takes a process service.
 
 mod entries;
 mod gates;
@@ -18,6 +19,7 @@ mod node;
 mod patch;
 mod play;
 mod read;
+mod real;
 mod script;
 mod stage;
 mod tools;
@@ -25,15 +27,20 @@ mod tools;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use turnlane_process::ProcessService;
+use turnlane_protocol::ids::ThreadId;
+
 pub use gates::Gates;
 pub use script::{AbortSteps, Script};
 
 use self::entries::{Scribe, turns_in, words};
 use self::play::{Part, Player};
+use self::real::{Processes, RealTools};
 use self::script::Rule;
 use self::stage::Stage;
 use crate::control::TurnControl;
-use crate::engine::{BoxFuture, Capabilities, Engine, UsageKind};
+use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, UsageKind};
+use crate::native::sessions::Sessions;
 use crate::outcome::TurnOutcome;
 use crate::request::TurnRequest;
 use crate::sink::Sink;
@@ -48,6 +55,7 @@ pub struct Scripted {
     played: Vec<AtomicU32>,
     clock: Clock,
     gates: Gates,
+    processes: Option<Processes>,
 }
 
 impl Scripted {
@@ -59,7 +67,16 @@ impl Scripted {
             played,
             clock,
             gates: Gates::default(),
+            processes: None,
         }
+    }
+
+    /// The same engine, which can do the steps that say `real: true`.
+    #[must_use]
+    pub fn with_processes(mut self, service: ProcessService) -> Self {
+        let sessions = Sessions::default();
+        self.processes = Some(Processes { service, sessions });
+        self
     }
 
     /// The gates of its scripts, for whoever opens them.
@@ -110,7 +127,11 @@ impl Engine for Scripted {
     ) -> BoxFuture<'static, TurnOutcome> {
         let heard = words(&request.input);
         let rule = self.choose(&heard, turns_in(&request.history) + 1);
+        let voice = (&events, &control);
+        let real = self.processes.as_ref();
+        let real = real.map(|all| RealTools::new(all, &request, voice, &self.clock));
         let player = Player {
+            real,
             stage: Stage::new(events, Arc::clone(&self.clock), request.turn_id),
             scribe: Scribe::new(&request),
             control,
@@ -128,5 +149,29 @@ impl Engine for Scripted {
             script,
             rule,
         }))
+    }
+
+    fn background(&self, thread: ThreadId) -> BoxFuture<'_, Vec<BackgroundTerminal>> {
+        Box::pin(async move {
+            let processes = self.processes.as_ref();
+            processes.map_or_else(Vec::new, |all| all.sessions.background(thread))
+        })
+    }
+
+    fn end_background(&self, thread: ThreadId, process_id: Option<String>) -> BoxFuture<'_, usize> {
+        Box::pin(async move {
+            match &self.processes {
+                Some(processes) => processes.sessions.end(thread, process_id).await,
+                None => 0,
+            }
+        })
+    }
+
+    fn close(&self, thread: ThreadId) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(processes) = &self.processes {
+                processes.sessions.close(thread).await;
+            }
+        })
     }
 }

@@ -26,6 +26,7 @@ mod wait;
 mod tests;
 
 pub use calendar::Now;
+pub(super) use calendar::rfc3339;
 pub use omissions::{Learned, Learning, Omission};
 
 /// What went wrong in a model call, or before the first one.
@@ -209,7 +210,7 @@ impl Failure {
             members.push(format!("retry_after_ms={}", wait.as_millis()));
         }
         if let Some(at) = self.resets_at {
-            members.push(format!("resets_at={}", calendar::rfc3339(at)));
+            members.push(format!("resets_at={}", rfc3339(at)));
         }
         if let Some(id) = &self.request_id {
             members.push(format!("request_id={id}"));

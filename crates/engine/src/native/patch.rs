@@ -27,7 +27,7 @@ pub use diff::unified;
 pub use disk::DiskFiles;
 pub use error::{PatchError, Undone};
 pub use parse::{Chunk, Line, Operation, Patch};
-pub use plan::{Files, Located, Plan};
+pub use plan::{Content, Files, Located, Plan};
 pub use resolve::{Place, Roots, resolve};
 pub use script::{BARE_PATCH, Script, recognise};
 pub use text::updated;

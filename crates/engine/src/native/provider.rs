@@ -200,10 +200,7 @@ impl Error {
                 };
                 let around = Around {
                     model: "",
-                    now: Now {
-                        unix_ms: 0,
-                        utc_offset_seconds: 0,
-                    },
+                    now: Now { unix_ms: 0 },
                     redactor: &Redactor::default(),
                 };
                 classify(cause, around).error()

@@ -48,6 +48,17 @@ pub struct Fields<'a> {
     pub drop: &'a [String],
 }
 
+impl<'a> Fields<'a> {
+    /// The fields of a request for a summary: no tools, no form of the answer.
+    pub(super) fn compacting(&self) -> Fields<'a> {
+        Fields {
+            tools: &[],
+            output_schema: None,
+            ..*self
+        }
+    }
+}
+
 /// One request that grows from call to call of a turn. Its bytes are complete at any time.
 #[derive(Clone, Debug)]
 pub struct Body {
@@ -73,12 +84,7 @@ impl Body {
         history: &[Entry],
         (author, prompt): (&Author, &str),
     ) -> Self {
-        let fields = Fields {
-            tools: &[],
-            output_schema: None,
-            ..*fields
-        };
-        let mut body = Self::new(&fields, view, history);
+        let mut body = Self::new(&fields.compacting(), view, history);
         body.append(&[author.note(prompt)]);
         body
     }
@@ -93,6 +99,16 @@ impl Body {
     /// What is left out of the entries themselves does not change; that takes a new body.
     pub fn change(&mut self, fields: &Fields<'_>, reasoning: Reasoning) {
         self.joined.replace_head(head::write(fields, reasoning));
+    }
+
+    /// The same settings without any reasoning, for encrypted content that the provider refuses.
+    pub(super) fn leave_reasoning_out(&mut self) {
+        self.joined.leave_reasoning_out();
+    }
+
+    /// What is done with the provider's own reasoning.
+    pub(super) fn reasoning(&self) -> Reasoning {
+        self.joined.reasoning()
     }
 
     /// The body as it is sent.

@@ -202,7 +202,6 @@ mod tests {
             model: "m-1",
             now: Now {
                 unix_ms: 1_893_456_000_000,
-                utc_offset_seconds: 0,
             },
             redactor: &Redactor::default(),
         };

@@ -6,12 +6,24 @@
 //! Which calls run beside each other, hooks before and after, and recording are the turn's business.
 
 pub(crate) mod diff;
+pub(crate) mod exec;
+pub(crate) mod image;
+pub(crate) mod patch;
+pub(crate) mod plan;
+pub(crate) mod schema;
+mod slots;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+pub(crate) mod write_stdin;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use turnlane_process::ProcessService;
-use turnlane_protocol::ids::{ThreadId, TurnId};
+use turnlane_protocol::ids::{ItemId, TurnId};
+
+pub(crate) use slots::{Slot, Slots};
 
 use crate::cancel::CancelToken;
 use crate::control::Ask;
@@ -19,15 +31,37 @@ use crate::native::history::Image;
 use crate::native::redact::Redactor;
 use crate::native::sessions::ThreadSessions;
 use crate::request::TurnSettings;
-use crate::said::Fenced;
+use crate::said::{ApprovalRequest, Decided, Fenced};
 use crate::sink::Sink;
+
+pub(crate) const EXEC_COMMAND: &str = "exec_command";
+pub(crate) const WRITE_STDIN: &str = "write_stdin";
+pub(crate) const APPLY_PATCH: &str = "apply_patch";
+pub(crate) const UPDATE_PLAN: &str = "update_plan";
+pub(crate) const VIEW_IMAGE: &str = "view_image";
+
+/// What the model is told about a call of another tool that somebody did not accept.
+pub(crate) const REJECTED: &str = "tool call rejected by user";
+
+/// Runs a call of one of our own tools.
+///
+/// Dropped before its end, a command it started is ended with the turn.
+pub(crate) async fn run(turn: &Arc<ToolTurn>, called: &Called) -> Result<Output, Stop> {
+    match called.name.as_str() {
+        EXEC_COMMAND => exec::exec_command(turn, called).await,
+        WRITE_STDIN => write_stdin::write_stdin(turn, called).await,
+        APPLY_PATCH => patch::apply_patch(turn, called).await,
+        UPDATE_PLAN => plan::update_plan(turn, called).await,
+        VIEW_IMAGE => image::view_image(turn, called).await,
+        name => Ok(Output::failure(format!("unsupported call: {name}"))),
+    }
+}
 
 /// Milliseconds since 1970.
 pub(crate) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// What the tools of one turn share.
 pub(crate) struct ToolTurn {
-    pub(crate) thread_id: ThreadId,
     pub(crate) turn_id: TurnId,
     pub(crate) settings: Arc<TurnSettings>,
     pub(crate) tools: ToolSettings,
@@ -97,9 +131,23 @@ pub(crate) enum Permission {
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
     pub(crate) call_id: String,
+    /// The id of the item that shows the call, if it shows one; hooks know the call by it.
+    pub(crate) item_id: ItemId,
     pub(crate) name: String,
     pub(crate) arguments: Value,
     pub(crate) permission: Permission,
+    /// The call's place among those that run at once; not held while somebody is asked.
+    pub(crate) slot: Slot,
+}
+
+impl Called {
+    /// Asks somebody about this call; it holds no place among the running ones meanwhile.
+    pub(crate) async fn approve(&self, ask: &Ask, request: ApprovalRequest) -> Decided {
+        self.slot.free();
+        let decided = ask.approve(request).await;
+        self.slot.take_again().await;
+        decided
+    }
 }
 
 /// What a call brought.
@@ -112,6 +160,8 @@ pub(crate) struct Output {
     pub(crate) pictures: Vec<Image>,
     /// Whether the turn completes without another model call.
     pub(crate) end_turn: bool,
+    /// Whether the call was not made because somebody, a hook or the policy said no.
+    pub(crate) declined: bool,
 }
 
 impl Output {
@@ -127,6 +177,14 @@ impl Output {
         Self {
             text: text.into(),
             ..Self::default()
+        }
+    }
+
+    /// The same, of a call that was not made.
+    pub(crate) fn declined(self) -> Self {
+        Self {
+            declined: true,
+            ..self
         }
     }
 }

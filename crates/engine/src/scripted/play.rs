@@ -15,6 +15,7 @@ use turnlane_protocol::usage::TokenCounts;
 
 use super::entries::{Scribe, turns_in};
 use super::gates::Gates;
+use super::real::RealTools;
 use super::script::{Approve, Await, Awaited, End, Failure, Say, Script, Step, Tool};
 use super::stage::Stage;
 use super::tools::{Called, Consent};
@@ -70,6 +71,8 @@ impl From<Cancelled> for Stop {
 /// One turn on its way.
 pub(super) struct Player {
     pub(super) stage: Stage,
+    /// What does real steps.
+    pub(super) real: Option<RealTools>,
     pub(super) scribe: Scribe,
     pub(super) control: TurnControl,
     pub(super) cwd: String,
@@ -96,6 +99,9 @@ impl Player {
     /// Plays a turn to its end.
     pub(super) async fn play(mut self, part: Part) -> TurnOutcome {
         let ended = self.turn(part).await;
+        if let Some(real) = self.real.take() {
+            real.end(&ended).await;
+        }
         let outcome = match ended {
             Ok(()) | Err(Stop::Completed) => TurnOutcome::completed(),
             Err(Stop::Failed(error)) => TurnOutcome::failed(*error),

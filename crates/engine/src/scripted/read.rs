@@ -3,7 +3,7 @@
 //! The invariant here: what is not understood is refused, with its place. A key nobody reads would
 //! be a test that does not test what it says.
 //!
-//! `real: true` needs the process service and is refused until it is there.
+//! Whether there is somebody who can do what says `real: true` is found when it is played.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use turnlane_protocol::usage::TokenCounts;
 use super::node::{Fields, Node};
 use super::patch;
 use super::script::{
-    AbortSteps, Approve, Await, Awaited, End, Exec, Failure, Patch, Rule, Say, Script, Step, Tool,
+    AbortSteps, Approve, Await, Awaited, Effect, End, Exec, Failure, Patch, Rule, Say, Script,
+    Step, Tool,
 };
 use crate::error::Error;
 use crate::limits::kind_of;
@@ -129,8 +130,8 @@ fn plain_say(text: &str) -> Say {
 }
 
 fn exec(fields: &Fields<'_>) -> Result<Exec, Error> {
-    refuse_real(fields)?;
     Ok(Exec {
+        effect: effect(fields)?,
         cmd: fields.need("cmd")?.text()?.to_owned(),
         output: fields.text("output")?.unwrap_or_default(),
         exit: fields.number("exit")?.unwrap_or(0),
@@ -139,23 +140,21 @@ fn exec(fields: &Fields<'_>) -> Result<Exec, Error> {
 }
 
 fn patch_step(fields: &Fields<'_>) -> Result<Patch, Error> {
-    refuse_real(fields)?;
     let input = fields.need("input")?;
     let text = input.text()?;
     Ok(Patch {
+        effect: effect(fields)?,
         input: text.to_owned(),
         changes: patch::changes(text).map_err(|problem| input.bad(problem))?,
         time: millis(fields, "ms")?.unwrap_or_default(),
     })
 }
 
-fn refuse_real(fields: &Fields<'_>) -> Result<(), Error> {
-    match fields.get("real") {
-        Some(node) if node.boolean()? => {
-            Err(node.bad("real commands and patches are not available; leave `real` out"))
-        }
-        Some(_) | None => Ok(()),
-    }
+fn effect(fields: &Fields<'_>) -> Result<Effect, Error> {
+    Ok(match fields.get("real") {
+        Some(node) if node.boolean()? => Effect::Real,
+        Some(_) | None => Effect::Told,
+    })
 }
 
 fn approve(node: &Node, aborts: AbortSteps) -> Result<Approve, Error> {

@@ -99,6 +99,16 @@ pub(super) struct Exec {
     pub(super) output: String,
     pub(super) exit: i32,
     pub(super) time: Duration,
+    pub(super) effect: Effect,
+}
+
+/// Whether something really happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It is only told.
+    Told,
+    /// By the tools of the native engine.
+    Real,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +117,7 @@ pub(super) struct Patch {
     /// Paths as the patch names them.
     pub(super) changes: Vec<FileUpdate>,
     pub(super) time: Duration,
+    pub(super) effect: Effect,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +133,15 @@ pub(super) struct Approve {
 pub(super) enum Tool {
     Exec(Exec),
     Patch(Patch),
+}
+
+impl Tool {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::Exec(exec) => exec.effect,
+            Self::Patch(patch) => patch.effect,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

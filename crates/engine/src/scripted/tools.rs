@@ -1,25 +1,27 @@
-//! Commands and patches of a script: simulated, but in the order that real ones keep.
+//! Commands and patches of a script: told in the order that real ones keep, or really done.
 //!
 //! The invariant here: nothing has an effect before its call is durable and the fence was checked.
 //! The call is recorded, hooks are asked, the item is announced, somebody decides, then
 //! `commit`, then the effect. A declined call has no effect and the turn goes on.
 //!
-//! No process is started and no file is touched.
+//! What is really done is done by the neighbour `real`.
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::item::{
     CommandAction, CommandExecution, CommandOutcome, CommandSource, Extra, FileChange, FileUpdate,
     FileUpdateKind, ItemBody, ItemStatus,
 };
 
-use super::patch;
 use super::play::{Player, Stop};
-use super::script::{Exec, Patch, Tool};
+use super::script::{Effect, Exec, Patch, Tool};
+use super::{patch, real};
 use crate::event::Event;
 use crate::hooks::{AfterTool, BeforeTool, ToolResult};
+use crate::native::policy::{COMMAND_REJECTED, PATCH_REJECTED};
+use crate::native::tools::{Permission, Stop as Stopped};
 use crate::said::{ApprovalRequest, ApprovalSubject, Decided, ToolCall};
 
 /// Longest piece of output in one delta.
@@ -42,15 +44,15 @@ impl Player {
     /// Makes a call, from its record to its answer.
     pub(super) async fn call(&mut self, tool: &Tool, ask: Consent<'_>) -> Result<Called, Stop> {
         let item_id = self.stage.next_item_id();
-        let (name, arguments) = match tool {
-            Tool::Exec(exec) => ("exec_command", json!({"cmd": exec.cmd})),
-            Tool::Patch(patch) => ("apply_patch", json!({"input": patch.input})),
+        let name = match tool {
+            Tool::Exec(_) => "exec_command",
+            Tool::Patch(_) => "apply_patch",
         };
         let call = ToolCall {
             call_id: item_id.to_string(),
             item_id: item_id.clone(),
             tool: name.to_owned(),
-            arguments,
+            arguments: arguments(tool),
         };
         self.stage.record(vec![self.scribe.call(&call)]).await?;
         self.open_call = Some(call.call_id.clone());
@@ -73,6 +75,14 @@ impl Player {
             }
         }
 
+        if tool.effect() == Effect::Real {
+            let permission = match (blocked, ask) {
+                (Some(text), _) => Permission::Blocked(text),
+                (None, Consent::Needed { .. }) => Permission::Asked,
+                (None, Consent::NotNeeded) => Permission::Usual,
+            };
+            return self.call_really(call, &tool, permission).await;
+        }
         let body = self.body(&tool);
         self.stage.start(item_id.clone(), body).await?;
         if blocked.is_none()
@@ -96,17 +106,59 @@ impl Player {
         // After the decision, which may take an hour: the fence has to be ours now.
         self.stage.commit().await?;
         let result = self.run(&tool).await?;
-        let hooked = self.control.ask.after_tool(&call, &result).await;
+        self.after(&call, &result).await?;
+        Ok(Called::Ran)
+    }
+
+    /// Makes a real call; the tool shows it and asks whoever has to be asked.
+    async fn call_really(
+        &mut self,
+        mut call: ToolCall,
+        tool: &Tool,
+        permission: Permission,
+    ) -> Result<Called, Stop> {
+        // What a hook has rewritten.
+        call.arguments = arguments(tool);
+        self.stage.commit().await?;
+        let Some(real) = &self.real else {
+            return Err(real::unavailable());
+        };
+        let output = match real.call(&call, permission).await {
+            Ok(output) => output,
+            Err(Stopped::Fenced) => return Err(Stop::Fenced),
+            Err(Stopped::Interrupted) => {
+                self.answer(&call.call_id, rejected(tool)).await?;
+                return Err(Stop::Interrupted(None));
+            }
+            Err(Stopped::Cancelled(text)) => {
+                self.answer(&call.call_id, &text).await?;
+                return Err(Stop::Interrupted(None));
+            }
+        };
+        let result = ToolResult {
+            text: output.text,
+            success: output.success,
+        };
+        self.after(&call, &result).await?;
+        Ok(if output.declined {
+            Called::Declined
+        } else {
+            Called::Ran
+        })
+    }
+
+    /// Hooks behind a call, and its answer.
+    async fn after(&mut self, call: &ToolCall, result: &ToolResult) -> Result<(), Stop> {
+        let hooked = self.control.ask.after_tool(call, result).await;
         self.note_all(&hooked.context).await?;
         match hooked.answer {
-            AfterTool::Keep => self.answer(&call.call_id, &result.text).await?,
-            AfterTool::Replace(text) => self.answer(&call.call_id, &text).await?,
+            AfterTool::Keep => self.answer(&call.call_id, &result.text).await,
+            AfterTool::Replace(text) => self.answer(&call.call_id, &text).await,
             AfterTool::Stop(text) => {
                 self.answer(&call.call_id, &result.text).await?;
-                return Err(Stop::by_hook(text));
+                Err(Stop::by_hook(text))
             }
         }
-        Ok(Called::Ran)
     }
 
     /// Why a call is not made; none: it is. A cancelling decision stops the turn.
@@ -121,11 +173,7 @@ impl Player {
         if decided.decision.is_accept() {
             return Ok(None);
         }
-        let usual = match tool {
-            Tool::Exec(_) => "exec command rejected by user",
-            Tool::Patch(_) => "patch rejected by user",
-        };
-        let text = decided.reason.unwrap_or_else(|| usual.to_owned());
+        let text = decided.reason.unwrap_or_else(|| rejected(tool).to_owned());
         if decided.decision == Decision::Cancel {
             self.stage.complete(decline).await?;
             self.answer(&call.call_id, &text).await?;
@@ -261,6 +309,20 @@ impl Player {
     }
 }
 
+fn arguments(tool: &Tool) -> Value {
+    match tool {
+        Tool::Exec(exec) => json!({"cmd": exec.cmd}),
+        Tool::Patch(patch) => json!({"input": patch.input}),
+    }
+}
+
+fn rejected(tool: &Tool) -> &'static str {
+    match tool {
+        Tool::Exec(_) => COMMAND_REJECTED,
+        Tool::Patch(_) => PATCH_REJECTED,
+    }
+}
+
 fn status(is_success: bool) -> ItemStatus {
     if is_success {
         ItemStatus::Completed
@@ -283,7 +345,7 @@ fn decline(body: &mut ItemBody) {
 }
 
 /// Arguments that make no sense leave the tool as it was; a script is not a parser's test.
-fn rewrite(tool: &mut Tool, arguments: &serde_json::Value) {
+fn rewrite(tool: &mut Tool, arguments: &Value) {
     match tool {
         Tool::Exec(exec) => {
             if let Some(cmd) = arguments["cmd"].as_str() {

@@ -43,9 +43,9 @@ const COMPLAINTS: &[(&str, usize, &str)] = &[
         ".exec.exit: expected a whole number in range",
     ),
     (
-        "exec: {cmd: make, real: true}",
+        "exec: {cmd: make, real: maybe}",
         31,
-        ".exec.real: real commands and patches are not available; leave `real` out",
+        ".exec.real: expected true or false",
     ),
     (
         "patch: {input: x}",
@@ -54,8 +54,8 @@ const COMPLAINTS: &[(&str, usize, &str)] = &[
     ),
     (
         "patch: {input: x, real: true}",
-        31,
-        ".patch.real: real commands and patches are not available; leave `real` out",
+        22,
+        ".patch.input: the first line of a patch is '*** Begin Patch'",
     ),
     (
         "approve: {cmd: x, accepted: [{say: [1]}]}",

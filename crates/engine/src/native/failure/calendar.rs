@@ -1,7 +1,7 @@
 //! The calendar: seconds since 1970 as the texts that people and programs read.
 //!
-//! The invariant here: nothing asks a clock or the system's time zone; both are in [`Now`], so the
-//! same call gives the same text everywhere.
+//! The invariant here: nothing asks a clock or the system's time zone; the time is in [`Now`] and
+//! every text is in UTC and says so, so the same call gives the same text everywhere.
 //!
 //! Which times are shown is decided by the rows.
 
@@ -10,13 +10,11 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// What time it is, and where.
+/// What time it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds since 1970.
     pub unix_ms: i64,
-    /// What local time is ahead of UTC, in seconds.
-    pub utc_offset_seconds: i32,
 }
 
 impl Now {
@@ -25,19 +23,19 @@ impl Now {
         self.unix_ms.div_euclid(1000)
     }
 
-    /// A moment as `9:05 AM`, with its date in front when that is not today's.
+    /// A moment as `9:05 AM UTC`, with its date in front when that is not today's.
     ///
-    /// This is the form that Codex 0.166 writes and that lanes know how to read.
-    pub(super) fn local(self, unix_seconds: i64) -> String {
-        let offset = i64::from(self.utc_offset_seconds);
-        let then = Civil::at(unix_seconds.saturating_add(offset));
-        let today = Civil::at(self.unix_seconds().saturating_add(offset));
+    /// Codex 0.166 writes local time in this form, without a zone. To know the local zone takes a
+    /// call of the C library that is not sound beside other threads, so here the zone is named.
+    pub(super) fn spoken(self, unix_seconds: i64) -> String {
+        let then = Civil::at(unix_seconds);
+        let today = Civil::at(self.unix_seconds());
         let half = if then.hour < 12 { "AM" } else { "PM" };
         let hour = match then.hour % 12 {
             0 => 12,
             hour => hour,
         };
-        let time = format!("{hour}:{:02} {half}", then.minute);
+        let time = format!("{hour}:{:02} {half} UTC", then.minute);
         if (then.year, then.month, then.day) == (today.year, today.month, today.day) {
             return time;
         }
@@ -54,7 +52,7 @@ impl Now {
 }
 
 /// A moment as `2030-01-01T09:05:00Z`.
-pub(super) fn rfc3339(unix_seconds: i64) -> String {
+pub(in crate::native) fn rfc3339(unix_seconds: i64) -> String {
     let at = Civil::at(unix_seconds);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
@@ -136,19 +134,22 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_people_read_them() {
-        let now = |utc_offset_seconds| Now {
+        let now = Now {
             unix_ms: 1_893_456_000_000,
-            utc_offset_seconds,
         };
         let at = 1_893_488_700;
-        assert_eq!(now(0).local(at), "9:05 AM");
-        assert_eq!(now(4 * 3600).local(at), "1:05 PM");
-        // Here it is still the evening before.
-        assert_eq!(now(-3600).local(at), "Jan 1st, 2030 8:05 AM");
-        assert_eq!(now(0).local(at + 11 * 86_400), "Jan 12th, 2030 9:05 AM");
-        assert_eq!(
-            now(0).local(1_893_456_000 + 86_400 * 21 + 60),
-            "Jan 22nd, 2030 12:01 AM"
-        );
+        let day = 86_400;
+        for (seconds, text) in [
+            (at, "9:05 AM UTC"),
+            (at + 4 * 3600, "1:05 PM UTC"),
+            (at - day, "Dec 31st, 2029 9:05 AM UTC"),
+            (at + 11 * day, "Jan 12th, 2030 9:05 AM UTC"),
+            (
+                at + 21 * day - 9 * 3600 - 240,
+                "Jan 22nd, 2030 12:01 AM UTC",
+            ),
+        ] {
+            assert_eq!(now.spoken(seconds), text);
+        }
     }
 }

@@ -269,8 +269,8 @@ fn quota(said: &Said, text: &str, after: &dyn Fn(&str) -> String, around: Around
     });
     let message = match resets_at {
         Some(at) => {
-            let local = around.now.local(at);
-            let start = format!("You've hit your usage limit; try again at {local}.");
+            let spoken = around.now.spoken(at);
+            let start = format!("You've hit your usage limit; try again at {spoken}.");
             format!("{start} {text}").trim_end().to_owned()
         }
         None => after("Quota exceeded: "),

@@ -11,7 +11,6 @@ const KEY: &str = "sk-planted-0123456789";
 /// 2030-01-01T00:00:00Z.
 const NOW: Now = Now {
     unix_ms: 1_893_456_000_000,
-    utc_offset_seconds: 0,
 };
 
 fn judge(cause: Cause<'_>) -> Failure {
@@ -127,7 +126,7 @@ fn a_used_up_allowance_names_when_it_is_there_again() {
     let at = json!({"error": {"type": "usage_limit_reached", "message": "Out.",
         "resets_at": 1_893_488_700}});
     let failure = answer(429, &at);
-    let expected = "You've hit your usage limit; try again at 9:05 AM. Out.";
+    let expected = "You've hit your usage limit; try again at 9:05 AM UTC. Out.";
     assert_eq!(failure.message, expected);
     let error = failure.error();
     assert_eq!(error.retry_at, Some(1_893_488_700));
@@ -137,7 +136,7 @@ fn a_used_up_allowance_names_when_it_is_there_again() {
     let within = json!({"code": "usage_limit_reached", "resets_in_seconds": 86_400.5});
     let failure = stream(&within);
     assert_eq!(failure.resets_at, Some(1_893_456_000 + 86_401));
-    let expected = "You've hit your usage limit; try again at Jan 2nd, 2030 12:00 AM.";
+    let expected = "You've hit your usage limit; try again at Jan 2nd, 2030 12:00 AM UTC.";
     assert_eq!(failure.message, expected);
 }
 

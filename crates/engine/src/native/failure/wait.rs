@@ -166,7 +166,6 @@ mod tests {
     fn headers_are_read_in_their_order() {
         let now = Now {
             unix_ms: 784_111_777_000,
-            utc_offset_seconds: 0,
         };
         let headers = |pairs: &[(&'static str, &'static str)]| -> HeaderMap {
             let pair = |(name, value): &(&'static str, &'static str)| {

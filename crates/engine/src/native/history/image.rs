@@ -11,6 +11,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 use turnlane_protocol::input::ImageDetail;
 
@@ -92,9 +93,15 @@ pub fn read_image(path: &Path, detail: Option<ImageDetail>) -> Result<Image, Ima
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(failed("not a regular file"));
     }
+    // And looked at again: a pipe that came in between is not waited for.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(opened.map_err(|error| io(error.into()))?);
+    if !file.metadata().map_err(io)?.is_file() {
+        return Err(failed("not a regular file"));
+    }
     let mut bytes = Vec::new();
     let most = IMAGE_BYTES_MAX as u64 + 1;
-    let file = File::open(path).map_err(io)?;
     file.take(most).read_to_end(&mut bytes).map_err(io)?;
     Image::new(&bytes, detail)
 }

@@ -132,6 +132,25 @@ impl Joined {
         (self.first, self.settled) = (first, settled);
     }
 
+    /// What is done with the provider's own reasoning.
+    pub(in crate::native) fn reasoning(&self) -> Reasoning {
+        self.view.reasoning
+    }
+
+    /// Takes all reasoning out, also out of what is added later; the second time it does nothing.
+    pub(in crate::native) fn leave_reasoning_out(&mut self) {
+        if self.view.reasoning == Reasoning::LeftOut {
+            return;
+        }
+        self.view.reasoning = Reasoning::LeftOut;
+        self.bytes.truncate(self.settled);
+        let items = without_reasoning(&self.bytes[self.first..]);
+        self.bytes.truncate(self.first);
+        self.bytes.extend_from_slice(items.as_bytes());
+        // Only messages are held back, so there is none among them.
+        self.finish();
+    }
+
     fn push(&mut self, entry: &Entry) {
         match entry.kind {
             EntryKind::ToolOutput => self.push_answers(entry),
@@ -295,6 +314,17 @@ fn raw_items(items: &str) -> Vec<&RawValue> {
 fn member(item: &RawValue, name: &str) -> Option<String> {
     let value: Value = serde_json::from_str(item.get()).ok()?;
     value.get(name)?.as_str().map(str::to_owned)
+}
+
+/// Items that stand one after the other, those of reasoning left out.
+fn without_reasoning(items: &[u8]) -> String {
+    let items = format!("[{}]", String::from_utf8_lossy(items));
+    let kept: Vec<&str> = raw_items(&items)
+        .into_iter()
+        .filter(|item| member(item, "type").as_deref() != Some("reasoning"))
+        .map(RawValue::get)
+        .collect();
+    kept.join(",")
 }
 
 fn without_pictures(items: &str) -> String {

@@ -48,6 +48,19 @@ pub(super) struct Step {
     pub(super) mode_of: PathBuf,
 }
 
+/// What one name on disk holds before and after a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content<'a> {
+    /// The resolved path.
+    pub path: &'a Path,
+    /// What it holds before; none: it is not there.
+    pub old: Option<&'a str>,
+    /// What it holds after; none: it is removed.
+    pub new: Option<&'a str>,
+    /// Where the file was moved from; that name's own removal follows.
+    pub moved_from: Option<&'a Path>,
+}
+
 /// How a file is named in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Letter {
@@ -94,6 +107,16 @@ impl Plan {
     /// Every resolved path that will be written or removed.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.steps.iter().map(|step| step.path.as_path())
+    }
+
+    /// What every name holds before and after, in the order in which they are written.
+    pub fn contents(&self) -> impl Iterator<Item = Content<'_>> {
+        self.steps.iter().map(|step| Content {
+            path: &step.path,
+            old: step.old.as_deref(),
+            new: step.new.as_deref(),
+            moved_from: (step.mode_of != step.path).then_some(step.mode_of.as_path()),
+        })
     }
 
     /// Inside, if the judge says so of every path.

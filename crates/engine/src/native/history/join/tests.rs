@@ -255,6 +255,40 @@ fn is_sound(items: &[Value]) -> bool {
     open.is_empty()
 }
 
+#[test]
+fn reasoning_taken_out_later_leaves_what_was_joined_without_it() {
+    let thoughts = json!([
+        {"type": "reasoning", "id": "r", "encrypted_content": "x"},
+        {"type": "function_call", "call_id": "b"},
+    ]);
+    let entries = [
+        entry(
+            1,
+            EntryKind::Output,
+            &[],
+            &json!([{"type": "reasoning", "id": "q"}]),
+        ),
+        user(1, "a"),
+        entry(1, EntryKind::Output, &["b"], &thoughts),
+        user(1, "waits"),
+        answers(1, &["b"]),
+        user(1, "c"),
+    ];
+    let without = View {
+        reasoning: Reasoning::LeftOut,
+        ..view()
+    };
+    for cut in 0..=entries.len() {
+        let mut later = joined(view(), &entries[..cut]);
+        later.leave_reasoning_out();
+        later.leave_reasoning_out();
+        later.append(&entries[cut..]);
+        let whole = joined(without.clone(), &entries);
+        assert_eq!(later.as_bytes(), whole.as_bytes(), "behind {cut} entries");
+        assert_eq!(later.settled(), whole.settled());
+    }
+}
+
 proptest! {
     #[test]
     fn any_history_is_sent_with_every_call_answered(entries in vec(any_entry(0..5), 0..24)) {

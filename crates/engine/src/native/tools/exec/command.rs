@@ -1,0 +1,130 @@
+//! A command of the model as it would run in this turn.
+//!
+//! The invariant here: what is shown and asked about is what runs, in the same directory, with the
+//! same shell; only keys are taken out of what is shown.
+//!
+//! Nothing is started here.
+
+use std::path::Path;
+use std::time::Duration;
+
+use turnlane_protocol::item::CommandAction;
+
+use super::amendment;
+use super::arguments::{Arguments, SandboxPermissions, milliseconds, tokens};
+use super::quote::quoted;
+use crate::native::actions;
+use crate::native::danger::{Danger, is_dangerous};
+use crate::native::policy::{CommandFacts, Escalation};
+use crate::native::sessions::{SessionInput, Shown};
+use crate::native::tools::{Dangerous, LoginShell, ToolTurn};
+use crate::said::ApprovalSubject;
+
+/// How long a call waits for its command, in milliseconds, if the model does not say.
+const YIELD_DEFAULT_MS: u64 = 10_000;
+/// The least and the most it may say.
+const YIELD_BOUNDS_MS: (u64, u64) = (250, 30_000);
+/// The shells the model may choose from.
+const SHELLS: [&str; 3] = ["bash", "zsh", "sh"];
+
+/// A command that is ready to be judged and run.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// Program and arguments.
+    pub(super) argv: [String; 3],
+    /// The same in one line.
+    pub(super) line: String,
+    pub(super) cwd: String,
+    pub(super) actions: Vec<CommandAction>,
+    pub(super) stdin: SessionInput,
+    pub(super) yield_time: Duration,
+    pub(super) tokens_max: u64,
+    pub(super) escalation: Escalation,
+    danger: Danger,
+    justification: Option<String>,
+    amendment: Option<Vec<String>>,
+}
+
+impl Command {
+    /// What the arguments mean in this turn; looks whether the directory is there.
+    pub(super) fn of(turn: &ToolTurn, arguments: Arguments) -> Result<Self, String> {
+        // Joined by components: a folder that was not named adds no `/`.
+        let mut cwd = Path::new(&turn.settings.cwd).to_owned();
+        cwd.extend(Path::new(arguments.folder()));
+        if !cwd.is_dir() {
+            return Err(format!("workdir is not a directory: {}", cwd.display()));
+        }
+        let escalation = match arguments.sandbox_permissions {
+            Some(SandboxPermissions::RequireEscalated) => Escalation::Escalated,
+            Some(SandboxPermissions::UseDefault) | None => Escalation::Confined,
+        };
+        let justification = arguments.justification.filter(|why| !why.trim().is_empty());
+        if escalation == Escalation::Escalated && justification.is_none() {
+            let text = "sandbox_permissions `require_escalated` needs a justification";
+            return Err(text.to_owned());
+        }
+        let is_login = arguments.login.unwrap_or(match turn.tools.login {
+            LoginShell::Yes => true,
+            LoginShell::No => false,
+        });
+        let flag = if is_login { "-lc" } else { "-c" };
+        let shell = arguments.shell.filter(|shell| is_shell(shell));
+        let shell = shell.unwrap_or_else(|| turn.tools.shell.clone());
+        let prefix = arguments.prefix_rule.unwrap_or_default();
+        Ok(Self {
+            line: quoted([shell.as_str(), flag, &arguments.cmd]),
+            cwd: cwd.to_string_lossy().into_owned(),
+            actions: actions::of(&turn.redactor.text(&arguments.cmd)),
+            stdin: match arguments.tty {
+                Some(true) => SessionInput::Terminal,
+                Some(false) | None => SessionInput::Closed,
+            },
+            yield_time: milliseconds(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_BOUNDS_MS),
+            tokens_max: tokens(arguments.max_output_tokens, turn.tools.output_tokens_max),
+            escalation,
+            danger: match turn.tools.dangerous {
+                Dangerous::Guarded => is_dangerous(&arguments.cmd),
+                Dangerous::Ordinary => Danger::No,
+            },
+            justification,
+            amendment: amendment::proposed(prefix, &arguments.cmd),
+            argv: [shell, flag.to_owned(), arguments.cmd],
+        })
+    }
+
+    /// What the policy looks at.
+    pub(super) fn facts(&self) -> CommandFacts {
+        CommandFacts {
+            dangerous: self.danger,
+            escalated: self.escalation,
+        }
+    }
+
+    /// Why somebody is asked.
+    pub(super) fn reason(&self) -> Option<String> {
+        let dangerous = || match self.danger {
+            Danger::Yes => Some("this command may destroy what cannot be restored".to_owned()),
+            Danger::No => None,
+        };
+        self.justification.clone().or_else(dangerous)
+    }
+
+    /// What somebody is asked, as it is shown.
+    pub(super) fn subject(&self, shown: &Shown, escalation: Escalation) -> ApprovalSubject {
+        let redact = |word: &String| shown.redactor().text(word).into_owned();
+        let amendment = self.amendment.as_ref();
+        ApprovalSubject::Command {
+            command: shown.command().to_owned(),
+            cwd: shown.cwd().to_owned(),
+            actions: shown.actions().to_vec(),
+            escalated: escalation == Escalation::Escalated,
+            proposed_amendment: amendment.map(|words| words.iter().map(redact).collect()),
+        }
+    }
+}
+
+/// By its own name; where it lies is up to the model, as with every program.
+fn is_shell(shell: &str) -> bool {
+    let name = Path::new(shell).file_name();
+    name.is_some_and(|name| SHELLS.iter().any(|known| name == *known))
+}

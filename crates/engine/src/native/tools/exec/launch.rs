@@ -1,0 +1,70 @@
+//! How a command is started: its environment, its sandbox, its streams.
+//!
+//! The invariant here: a command gets the sandbox of its turn unless somebody let it go without, and
+//! an environment that was built for it, in which there are no keys.
+//!
+//! Enforcing a sandbox is the process service's business; it is enforced completely or the command
+//! does not start.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use turnlane_exec_server::policy;
+use turnlane_process::{
+    Containment, ContainmentKind, EnvPolicy, EnvSpec, Inherit, Io, Sandbox, Spec, Stdin,
+    TerminalSize,
+};
+
+use super::command::Command;
+use crate::native::policy::Escalation;
+use crate::native::sessions::SessionInput;
+use crate::native::tools::ToolTurn;
+use crate::request::TurnSettings;
+
+/// Programs shall write plain text and not wait for anybody to turn the page.
+const PLAIN_OUTPUT: [(&str, &str); 4] = [
+    ("NO_COLOR", "1"),
+    ("TERM", "dumb"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+];
+
+/// A command as the process service starts it.
+pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -> Spec {
+    let mut spec = Spec::new(&command.argv, &command.cwd);
+    spec.env = environment();
+    spec.io = match command.stdin {
+        SessionInput::Terminal => Io::Pty(TerminalSize::default()),
+        SessionInput::Closed => Io::Pipe {
+            stdin: Stdin::Closed,
+        },
+    };
+    spec.sandbox = sandbox_for(&turn.settings, escalation);
+    // Where there is no keeper, the group is all there is.
+    spec.containment = match turn.service.report().containment {
+        ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
+        ContainmentKind::Group => Containment::Group,
+    };
+    spec
+}
+
+fn environment() -> EnvSpec {
+    let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
+    EnvSpec {
+        policy: EnvPolicy {
+            inherit: Inherit::All,
+            ..EnvPolicy::default()
+        },
+        vars: PLAIN_OUTPUT.into_iter().map(pair).collect(),
+    }
+}
+
+/// What a command of a turn with these settings may touch; looks at the file system, so it blocks.
+pub(crate) fn sandbox_for(settings: &TurnSettings, escalation: Escalation) -> Sandbox {
+    match escalation {
+        Escalation::Escalated => Sandbox::DangerFullAccess,
+        Escalation::Confined => {
+            policy::sandbox(&settings.sandbox_policy, Path::new(&settings.cwd), &[])
+        }
+    }
+}

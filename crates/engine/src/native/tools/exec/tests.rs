@@ -1,0 +1,10 @@
+//! Commands of a turn against real processes: what clients see, what the model is told, and that
+//! nothing is left.
+
+mod approvals;
+mod background;
+mod interrupts;
+mod ordinary;
+mod outputs;
+mod sandboxed;
+mod support;
