@@ -1,0 +1,58 @@
+//! `thread/settings/update`: what the next turns are run with.
+//!
+//! The invariant here: the change is on disk before the answer; followers are told only if something
+//! is other than before.
+
+use std::sync::Arc;
+
+use turnlane_protocol::error::{ErrorObject, MissingThread};
+use turnlane_protocol::method::thread_settings::METHOD;
+use turnlane_protocol::method::{Done, ThreadSettingsUpdateParams, TurnStartParams};
+
+use crate::connection::Connection;
+use crate::errors::{self, About};
+use crate::settings;
+
+/// `thread/settings/update`
+pub(crate) async fn update(
+    cx: Arc<Connection>,
+    params: ThreadSettingsUpdateParams,
+) -> Result<Done, ErrorObject> {
+    let about = About {
+        method: METHOD,
+        thread: errors::thread_id(&params.thread_id)?,
+        missing: MissingThread::NotFound,
+    };
+    let sandbox = params.chosen_sandbox();
+    let sandbox = sandbox.map_err(|_| ErrorObject::sandbox_disagreement())?;
+    if let (Some(_), Some(_)) = (&params.permissions, sandbox) {
+        return Err(ErrorObject::permissions_with("sandboxPolicy"));
+    }
+    if let Some(sandbox) = sandbox {
+        settings::check_sandbox(&cx, sandbox)?;
+    }
+    let turn = TurnStartParams {
+        cwd: match &params.cwd {
+            Some(cwd) => Some(settings::absolute(&cx, cwd)?),
+            None => None,
+        },
+        approval_policy: params.approval_policy,
+        approvals_reviewer: params.approvals_reviewer,
+        sandbox_policy: sandbox.cloned(),
+        model: params.model,
+        effort: params.effort,
+        summary: params.summary,
+        personality: params.personality,
+        service_tier: params.service_tier,
+        ..TurnStartParams::default()
+    };
+    let change = |before: &turnlane_runtime::Settings| {
+        // It cannot disagree with itself: it names one sandbox.
+        before.after(&turn).unwrap_or_else(|_| before.clone())
+    };
+    let runtime = &cx.shared().options.runtime;
+    match runtime.update_settings(about.thread, change).await {
+        Ok(_settings) => Ok(Done {}),
+        Err(error) => Err(errors::explained(&cx, &error, &about).await),
+    }
+}

@@ -1,0 +1,167 @@
+//! `thread/start`: makes a thread, follows it, and tells everybody.
+//!
+//! The invariant here: the answer shows what is in effect, read back from what was stored; the thread
+//! is on disk before the answer, and `thread/started` comes after it.
+
+use std::sync::Arc;
+
+use turnlane_protocol::error::ErrorObject;
+use turnlane_protocol::error::MissingThread;
+use turnlane_protocol::ids::ThreadId;
+use turnlane_protocol::method::thread_start::{METHOD, MULTI_AGENT_MODE};
+use turnlane_protocol::method::{StartAnswer, ThreadStartParams};
+use turnlane_protocol::notification::{ServerNotification, ThreadStarted, Warning, method};
+use turnlane_protocol::policy::ApprovalsReviewer;
+use turnlane_protocol::thread::{Thread, ThreadEnvironment};
+use turnlane_runtime::store::thread::ThreadRow;
+use turnlane_runtime::{CreateThread, Life};
+
+use crate::connection::Connection;
+use crate::errors::{self, About};
+use crate::git;
+use crate::methods::Then;
+use crate::settings;
+use crate::subscriptions::{Join, join};
+use crate::view::{self, ThreadFacts};
+
+/// `thread/start`
+pub(crate) async fn start(
+    cx: Arc<Connection>,
+    params: ThreadStartParams,
+) -> Result<Then<StartAnswer>, ErrorObject> {
+    if params.binding.is_some() || params.supersedes.is_some() {
+        return Err(ErrorObject::binding_not_supported());
+    }
+    check_environments(&cx, params.environments.as_deref())?;
+    let options = &cx.shared().options;
+    let engine = params.engine.unwrap_or_else(|| options.defaults.engine());
+    if !options.runtime.engines().contains(&engine) {
+        return Err(errors::invalid(format!("unknown engine: {engine}")));
+    }
+    let settings = settings::of_new_thread(&cx, &params.overrides)?;
+    settings::check_sandbox(&cx, &settings.sandbox_policy)?;
+    let facts = ThreadFacts {
+        git_info: git::info(&settings.cwd).await,
+        originator: cx.client_name().map(str::to_owned),
+        thread_source: params.thread_source,
+        service_name: params.service_name,
+        environments: params.environments,
+        ..ThreadFacts::default()
+    };
+    let mut create = CreateThread::new(engine, settings);
+    create.facts = facts.into_map();
+    create.max_depth = params
+        .queue_max_depth
+        .unwrap_or_else(|| options.defaults.queue_max_depth());
+    if params.ephemeral == Some(true) {
+        create.life = Life::Ephemeral;
+    }
+    let row = options.runtime.create_thread(create).await;
+    let about = |thread| About {
+        method: METHOD,
+        thread,
+        missing: MissingThread::NotFound,
+    };
+    let row = row.map_err(|error| errors::of(&error, &about(ThreadId::new(0))))?;
+    let about = about(view::thread_id(row.id));
+    begun(&cx, &row, about, Vec::new()).await
+}
+
+/// Follows a thread that was just made, answers with it, and tells everybody.
+pub(crate) async fn begun(
+    cx: &Arc<Connection>,
+    row: &ThreadRow,
+    about: About,
+    turns: Vec<turnlane_protocol::turn::Turn>,
+) -> Result<Then<StartAnswer>, ErrorObject> {
+    let thread = about.thread;
+    let joined = join(cx, thread, None).await;
+    let joined = joined.map_err(|error| errors::of(&error, &about))?;
+    let shown = super::shown(cx, row, &about).await?;
+    let told = Thread::clone(&shown);
+    let mut answer = answer(cx, row, shown).await?;
+    answer.thread.turns = turns;
+    let warning = reviewer_warning(row, thread)?;
+    let cx = Arc::clone(cx);
+    Ok(Then::new(answer, async move {
+        if let Join::New(joined) = joined {
+            joined.go_on();
+        }
+        let started = ThreadStarted {
+            thread: Box::new(told),
+        };
+        let runtime = &cx.shared().options.runtime;
+        runtime
+            .announce(thread, ServerNotification::ThreadStarted(started))
+            .await;
+        if let Some(warning) = warning {
+            cx.notify(method::WARNING, &warning, Some(thread.to_string().into()));
+        }
+    }))
+}
+
+/// The values in effect.
+pub(crate) async fn answer(
+    cx: &Connection,
+    row: &ThreadRow,
+    thread: Thread,
+) -> Result<StartAnswer, ErrorObject> {
+    let settings = view::settings(row)?;
+    let defaults = Arc::clone(&cx.shared().options.defaults);
+    let cwd = settings.cwd.clone();
+    let sources = tokio::task::spawn_blocking(move || defaults.instruction_sources(&cwd));
+    let instruction_sources = sources.await.unwrap_or_default();
+    let runtime = &cx.shared().options.runtime;
+    let engine_status = runtime.engine_status(&row.engine, &settings).await;
+    Ok(StartAnswer {
+        thread,
+        model: settings.model,
+        model_provider: settings.provider,
+        cwd: settings.cwd,
+        approval_policy: settings.approval_policy,
+        approvals_reviewer: ApprovalsReviewer::User,
+        sandbox: settings.sandbox_policy,
+        service_tier: settings.service_tier,
+        reasoning_effort: settings.effort,
+        instruction_sources,
+        runtime_workspace_roots: settings.runtime_workspace_roots,
+        active_permission_profile: None,
+        disabled_plugin_ids: Vec::new(),
+        multi_agent_mode: Some(MULTI_AGENT_MODE.into()),
+        existing: None,
+        engine_status: Some(engine_status),
+    })
+}
+
+/// Only people review here; whoever asked for something else is told.
+pub(crate) fn reviewer_warning(
+    row: &ThreadRow,
+    thread: ThreadId,
+) -> Result<Option<Warning>, ErrorObject> {
+    let reviewer = view::settings(row)?.approvals_reviewer;
+    Ok(match reviewer {
+        None | Some(ApprovalsReviewer::User) => None,
+        Some(ApprovalsReviewer::AutoReview | ApprovalsReviewer::GuardianSubagent) => {
+            Some(Warning {
+                thread_id: Some(thread),
+                message: "only `user` reviews approvals here; approvalsReviewer is `user`"
+                    .to_owned(),
+            })
+        }
+    })
+}
+
+/// Refuses places that are not configured.
+pub(crate) fn check_environments(
+    cx: &Connection,
+    environments: Option<&[ThreadEnvironment]>,
+) -> Result<(), ErrorObject> {
+    let known = cx.shared().options.defaults.environments();
+    for environment in environments.unwrap_or_default() {
+        let id = &environment.environment_id;
+        if !known.contains(id) {
+            return Err(ErrorObject::unknown_environment(id));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! The app-server: Codex's protocol on one side, the runtime on the other.
+//!
+//! This crate owns connections: who is at the other end and what it can take, which requests of it
+//! are under way and in which order, which threads it follows, what it is asked. A request becomes
+//! one call of the runtime, a notice of the runtime becomes bytes, once, for everybody who gets them.
+//! The invariant: every request is answered exactly once, and nothing here ever waits for a client
+//! to read.
+//!
+//! It keeps nothing that outlives a connection and decides nothing about turns; that is the
+//! runtime's business. Framing and back-pressure are `turnlane-rpc`'s.
+//!
+//! The file to open first is `methods.rs`, the table of all methods.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod broker;
+mod commands;
+mod connection;
+mod cursors;
+mod encode;
+mod errors;
+mod git;
+mod handlers;
+mod hub;
+mod listening;
+mod methods;
+mod metrics;
+mod options;
+mod server;
+mod settings;
+mod subscriptions;
+mod view;
+mod watcher;
+
+pub use answers::{Facts, Key};
+pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
+pub use server::Server;

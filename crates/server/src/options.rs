@@ -1,0 +1,114 @@
+//! What a server is made with.
+//!
+//! The invariant here: nothing that a person configures is read by this crate itself; it is given at
+//! the start, or asked of [`Defaults`] at each call, so that a changed file counts from then on.
+//!
+//! Where configuration comes from, and what it means, is the binary's business.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use turnlane_process::ProcessService;
+use turnlane_protocol::ids::WorkerId;
+use turnlane_runtime::{AfterInterrupt, Clock, Handle, Settings};
+
+use crate::answers::Facts;
+
+/// Options of a server.
+#[derive(Clone)]
+pub struct Options {
+    /// The runtime whose threads are served.
+    pub runtime: Handle,
+    /// What runs the commands of `command/exec` and `process/*`.
+    pub service: ProcessService,
+    /// What callers get where they are silent.
+    pub defaults: Arc<dyn Defaults>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// `$TURNLANE_HOME`, as clients are told.
+    pub home: PathBuf,
+    /// The directory that relative paths of stdio clients begin at.
+    pub cwd: PathBuf,
+    /// The process that answers.
+    pub worker_id: WorkerId,
+    /// Whether `process/spawn` is served at all.
+    pub process_spawn: ProcessSpawn,
+    /// What becomes of a queue after an interrupt whose caller said nothing.
+    pub on_interrupt: AfterInterrupt,
+    /// The namespaces that are built, as `initialize` answers them.
+    pub features: Vec<String>,
+}
+
+/// Whether `process/spawn` is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProcessSpawn {
+    /// To every connection but those that nobody vouches for.
+    #[default]
+    Allow,
+    /// To none.
+    Deny,
+}
+
+/// What is known about the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerKind {
+    /// Standard input and output, or the same process: whoever started us.
+    Stdio,
+    /// A process of the same user.
+    Unix,
+    /// A websocket whose client has shown a token.
+    WebSocket,
+    /// A websocket of a listener that asks for no token.
+    OpenWebSocket,
+}
+
+impl PeerKind {
+    /// Whether the other end is on this machine and ours.
+    pub fn is_local(self) -> bool {
+        matches!(self, Self::Stdio | Self::Unix)
+    }
+}
+
+/// What a caller of `thread/start` wants, as far as configuration depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The directory of the thread; the server's own when the caller named none.
+    pub cwd: &'a str,
+    /// Keys of the shared configuration that the caller gave.
+    pub config: Option<&'a Map<String, Value>>,
+    /// The provider that the caller named.
+    pub provider: Option<&'a str>,
+    /// The model that the caller named.
+    pub model: Option<&'a str>,
+}
+
+/// What callers get where they are silent; asked at every call.
+pub trait Defaults: Send + Sync + 'static {
+    /// The settings of a new thread, by configuration and the trust in its directory. An error is
+    /// a text for the caller, whose keys do not fit.
+    fn settings(&self, wanted: Wanted<'_>) -> Result<Settings, String>;
+
+    /// The engine of a thread whose caller named none.
+    fn engine(&self) -> String;
+
+    /// How many turns may wait in a lane whose caller said nothing.
+    fn queue_max_depth(&self) -> u32 {
+        1_000
+    }
+
+    /// The places where commands may run: this machine and configured exec-servers.
+    fn environments(&self) -> Vec<String> {
+        vec!["local".to_owned()]
+    }
+
+    /// The files of instructions that a turn in this directory is given, the widest first. Reads the
+    /// disk.
+    fn instruction_sources(&self, cwd: &str) -> Vec<String> {
+        let _ = cwd;
+        Vec::new()
+    }
+
+    /// What is told about configuration, model and account, for this directory.
+    fn facts(&self, cwd: Option<&str>) -> Facts;
+}

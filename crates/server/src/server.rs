@@ -1,0 +1,175 @@
+//! The server: what all connections share, and how one more is served.
+//!
+//! The invariant here: everything shared is made once, at the start; a connection that ends leaves
+//! nothing of itself behind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use turnlane_protocol::envelope::{Stamp, encode_notification};
+use turnlane_protocol::notification::method;
+use turnlane_rpc::{Budget, CloseReason, Duplex, LagNotice, Limits, Peer, PeerOptions, RequestIds};
+use turnlane_runtime::store::Health;
+
+use crate::broker::Broker;
+use crate::connection::{Connection, Introduced};
+use crate::hub::{ConnectionId, Hub};
+use crate::methods::{Methods, methods};
+use crate::metrics::{Metrics, Others};
+use crate::options::{Options, PeerKind};
+use crate::subscriptions::Feeds;
+use crate::watcher::Watcher;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) hub: Hub,
+    pub(crate) methods: Methods,
+    pub(crate) broker: Broker,
+    pub(crate) feeds: Feeds,
+    pub(crate) metrics: Metrics,
+    ids: RequestIds,
+    budget: Budget,
+    stopping: CancellationToken,
+    /// Served connections, initialised or not.
+    serving: watch::Sender<usize>,
+    next_connection: AtomicU64,
+}
+
+/// An app-server; clones are the same one.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// A server without connections.
+    pub fn new(options: Options) -> Self {
+        let ids = RequestIds::default();
+        let shared = Arc::new(Shared {
+            options,
+            hub: Hub::default(),
+            methods: methods(),
+            broker: Broker::new(ids.clone()),
+            feeds: Feeds::default(),
+            metrics: Metrics::default(),
+            ids,
+            budget: Budget::default(),
+            stopping: CancellationToken::new(),
+            serving: watch::Sender::new(0),
+            next_connection: AtomicU64::new(0),
+        });
+        let watcher = Watcher::new(Arc::downgrade(&shared));
+        shared.options.runtime.watch(Arc::new(watcher));
+        Self { shared }
+    }
+
+    /// Serves a connection until it ends, and says how it ended.
+    ///
+    /// Dropping the future ends the connection; turns that it started go on.
+    pub async fn serve(&self, duplex: Duplex, kind: PeerKind) -> CloseReason {
+        let client: Introduced = Arc::new(OnceLock::new());
+        let limits = Limits {
+            lag_notice: Some(self.lag_notice(&client)),
+            ..Limits::default()
+        };
+        let peer_options = PeerOptions {
+            limits,
+            budget: self.shared.budget.clone(),
+            ids: self.shared.ids.clone(),
+        };
+        let (peer, inbox) = Peer::start(duplex, peer_options);
+        let id = ConnectionId(self.shared.next_connection.fetch_add(1, Ordering::Relaxed));
+        let shared = Arc::clone(&self.shared);
+        let connection = Arc::new(Connection::new(id, shared, peer.clone(), kind, client));
+        self.shared.metrics.connected();
+        self.shared.serving.send_modify(|count| *count += 1);
+        let served = Served(Arc::clone(&self.shared));
+        let stopping = self.shared.stopping.clone();
+        let running = connection.run(inbox);
+        tokio::pin!(running);
+        let reason = tokio::select! {
+            reason = &mut running => reason,
+            () = stopping.cancelled() => {
+                peer.close();
+                running.await
+            }
+        };
+        drop(served);
+        reason
+    }
+
+    /// Closes all connections, after what waits for them, and waits for the last one.
+    ///
+    /// The runtime is its owner's to stop; a connection that comes later is closed at once.
+    pub async fn stop(&self) {
+        self.shared.stopping.cancel();
+        let mut serving = self.shared.serving.subscribe();
+        // The sender is ours, so this ends only with the last connection.
+        let _ = serving.wait_for(|count| *count == 0).await;
+    }
+
+    /// Whether requests are served: what `/readyz` says.
+    pub fn ready(&self) -> bool {
+        let health = self.shared.options.runtime.store().health();
+        !self.shared.stopping.is_cancelled() && *health.borrow() == Health::Good
+    }
+
+    /// What `/metrics` says.
+    pub fn metrics(&self) -> String {
+        let Shared {
+            options,
+            hub,
+            budget,
+            metrics,
+            ..
+        } = &*self.shared;
+        let health = options.runtime.store().health();
+        let store_writes = *health.borrow() == Health::Good;
+        metrics.text(Others {
+            connections: hub.count(),
+            lanes: options.runtime.loaded(),
+            unanswered: budget.unanswered(),
+            store_writes,
+        })
+    }
+
+    /// A connection to this server inside the process; the returned end is the client's.
+    ///
+    /// It is served by a task of its own until either end is dropped.
+    pub fn in_memory(&self) -> Duplex {
+        let (near, far) = Duplex::memory();
+        let server = self.clone();
+        tokio::spawn(async move { server.serve(far, PeerKind::Stdio).await });
+        near
+    }
+
+    fn lag_notice(&self, client: &Introduced) -> LagNotice {
+        let (client, clock) = (Arc::clone(client), Arc::clone(&self.shared.options.clock));
+        Arc::new(move |thread, missed| {
+            let wanted = client.get().is_some_and(|client| {
+                client.capabilities.wants_turnlane_events()
+                    && !client.capabilities.opts_out_of(method::CONNECTION_LAGGED)
+            });
+            let stamp = Stamp {
+                emitted_at_ms: clock.now_ms(),
+                seq: None,
+            };
+            let params = serde_json::json!({"threadId": thread, "missed": missed});
+            let frame = encode_notification(method::CONNECTION_LAGGED, &params, Some(stamp));
+            wanted.then(|| frame.ok().map(Bytes::from)).flatten()
+        })
+    }
+}
+
+/// One served connection; counted until it is dropped.
+struct Served(Arc<Shared>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.serving.send_modify(|count| *count -= 1);
+    }
+}

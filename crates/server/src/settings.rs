@@ -1,0 +1,163 @@
+//! What a thread's turns are run with: from what callers say to what is stored, and back.
+//!
+//! The invariant here: flat members win over `config`, `config` over the configuration, and what is
+//! answered are the values in effect. Whatever cannot be meant as it was said is refused.
+
+use turnlane_protocol::error::ErrorObject;
+use turnlane_protocol::method::{
+    CollaborationMode, CollaborationSettings, ModeKind, Overrides, ThreadSettings,
+};
+use turnlane_protocol::policy::{ApprovalsReviewer, SandboxPolicy};
+use turnlane_runtime::Settings;
+
+use crate::connection::Connection;
+use crate::errors;
+use crate::options::{PeerKind, Wanted};
+
+/// The settings of a new thread.
+pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Settings, ErrorObject> {
+    check(over)?;
+    let options = &cx.shared().options;
+    let cwd = match &over.cwd {
+        Some(cwd) => absolute(cx, cwd)?,
+        None => options.cwd.display().to_string(),
+    };
+    let wanted = Wanted {
+        cwd: &cwd,
+        config: over.config.as_ref(),
+        provider: over.model_provider.as_deref(),
+        model: over.model.as_deref(),
+    };
+    let mut settings = options.defaults.settings(wanted).map_err(errors::invalid)?;
+    settings.cwd = cwd;
+    if settings.runtime_workspace_roots.is_empty() {
+        settings.runtime_workspace_roots = vec![settings.cwd.clone()];
+    }
+    apply(cx, &mut settings, over)?;
+    Ok(settings)
+}
+
+/// The settings of a thread after what a caller of resume or fork has said.
+pub(crate) fn after(
+    cx: &Connection,
+    before: &Settings,
+    over: &Overrides,
+) -> Result<Settings, ErrorObject> {
+    check(over)?;
+    let mut settings = before.clone();
+    apply(cx, &mut settings, over)?;
+    Ok(settings)
+}
+
+fn check(over: &Overrides) -> Result<(), ErrorObject> {
+    let sandbox = over.chosen_sandbox();
+    let sandbox = sandbox.map_err(|_| ErrorObject::sandbox_disagreement())?;
+    if over.permissions.is_some() && sandbox.is_some() {
+        return Err(ErrorObject::permissions_with("sandbox"));
+    }
+    Ok(())
+}
+
+fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(), ErrorObject> {
+    let set = |to: &mut String, value: &Option<String>| {
+        if let Some(value) = value {
+            to.clone_from(value);
+        }
+    };
+    let set_some = |to: &mut Option<String>, value: &Option<String>| {
+        if value.is_some() {
+            to.clone_from(value);
+        }
+    };
+    if let Some(cwd) = &over.cwd {
+        let cwd = absolute(cx, cwd)?;
+        if settings.runtime_workspace_roots == [settings.cwd.clone()] {
+            settings.runtime_workspace_roots = vec![cwd.clone()];
+        }
+        settings.cwd = cwd;
+    }
+    set(&mut settings.model, &over.model);
+    set(&mut settings.provider, &over.model_provider);
+    if let Some(policy) = over.approval_policy {
+        settings.approval_policy = policy;
+    }
+    if let Some(reviewer) = over.approvals_reviewer {
+        settings.approvals_reviewer = Some(reviewer);
+    }
+    // Checked before: the two names do not disagree.
+    if let Ok(Some(sandbox)) = over.chosen_sandbox() {
+        settings.sandbox_policy = sandbox.clone();
+    }
+    if let Some(config) = &over.config {
+        let more = config
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        settings.config.extend(more);
+    }
+    if let Some(roots) = &over.runtime_workspace_roots {
+        settings.runtime_workspace_roots.clone_from(roots);
+    }
+    if over.personality.is_some() {
+        settings.personality = over.personality;
+    }
+    set_some(&mut settings.base_instructions, &over.base_instructions);
+    set_some(
+        &mut settings.developer_instructions,
+        &over.developer_instructions,
+    );
+    set_some(&mut settings.service_tier, &over.service_tier);
+    Ok(())
+}
+
+/// Refuses a policy that this machine cannot enforce.
+pub(crate) fn check_sandbox(cx: &Connection, policy: &SandboxPolicy) -> Result<(), ErrorObject> {
+    let report = cx.shared().options.service.report();
+    turnlane_exec_server::policy::check_machine(report, policy)
+        .map_err(ErrorObject::sandbox_unavailable)
+}
+
+/// A directory as it is stored: absolute. Only whoever started us knows our own directory.
+pub(crate) fn absolute(cx: &Connection, cwd: &str) -> Result<String, ErrorObject> {
+    let path = std::path::Path::new(cwd);
+    if path.is_absolute() {
+        return Ok(cwd.to_owned());
+    }
+    match cx.kind() {
+        PeerKind::Stdio => Ok(cx.shared().options.cwd.join(path).display().to_string()),
+        PeerKind::Unix | PeerKind::WebSocket | PeerKind::OpenWebSocket => {
+            Err(ErrorObject::relative_cwd(cwd))
+        }
+    }
+}
+
+/// The settings as `thread/settings/updated` shows them.
+pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
+    ThreadSettings {
+        cwd: settings.cwd.clone(),
+        approval_policy: settings.approval_policy,
+        approvals_reviewer: ApprovalsReviewer::User,
+        sandbox_policy: settings.sandbox_policy.clone(),
+        active_permission_profile: None,
+        model: settings.model.clone(),
+        model_provider: settings.provider.clone(),
+        service_tier: settings.service_tier.clone(),
+        effort: settings.effort.clone(),
+        summary: settings.summary,
+        collaboration_mode: collaboration(settings),
+        multi_agent_mode: Some(turnlane_protocol::method::thread_start::MULTI_AGENT_MODE.into()),
+        personality: settings.personality,
+        disabled_plugin_ids: Vec::new(),
+    }
+}
+
+/// The one way of working together that we have.
+pub(crate) fn collaboration(settings: &Settings) -> CollaborationMode {
+    CollaborationMode {
+        mode: ModeKind::Default,
+        settings: CollaborationSettings {
+            model: settings.model.clone(),
+            reasoning_effort: settings.effort.clone(),
+            developer_instructions: settings.developer_instructions.clone(),
+        },
+    }
+}

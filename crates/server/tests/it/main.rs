@@ -1,0 +1,30 @@
+//! What clients of an app-server see, over connections in memory and over sockets.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod apart;
+mod approvals;
+mod bad_input;
+mod codex_words;
+mod command_exec;
+mod engines;
+mod errors;
+mod full_disk;
+mod handshake;
+mod host;
+mod interrupting;
+mod leaving;
+mod load;
+mod many_threads;
+mod mishaps;
+mod offers;
+mod paging;
+mod process_refusals;
+mod process_spawn;
+mod races;
+mod refusals;
+mod resuming;
+mod slow_reader;
+mod support;
+mod threads;
+mod turns;
