@@ -1,11 +1,13 @@
 //! The arguments, and with them what `--help` teaches.
 
+mod app_server;
+mod auth;
 mod exec_server;
-
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use app_server::{AppServer, AppServerCommand, GenerateJsonSchema};
+pub(crate) use auth::AuthArgs;
 pub(crate) use exec_server::{DialectArg, ExecServer};
 
 /// A durable runtime for coding agents.
@@ -14,23 +16,28 @@ pub(crate) use exec_server::{DialectArg, ExecServer};
 /// engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already
 /// have work with it.
 ///
-/// This is an early version: lanes and engines are libraries so far. What the commands below do,
-/// they do completely.
+/// This is an early version. What the commands below do, they do completely.
 #[derive(Debug, Parser)]
 #[command(name = "turnlane", version, after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Args {
+    /// One setting for this run, as in config.toml; may be given before or after the command
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
+    pub(crate) config: Vec<String>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
+  turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what this machine can contain and confine
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
   turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
 Environment:
-  TURNLANE_HOME  our folder: config.toml, tokens (default ~/.turnlane)
+  TURNLANE_HOME  our folder: config.toml, tokens, the database (default ~/.turnlane)
+  CODEX_HOME     Codex's folder, whose config.toml is read below ours (default ~/.codex)
   RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
                  or by part: RUST_LOG=turnlane_rpc=debug
   LOG_FORMAT     `json` for one JSON object per line, else text
@@ -39,8 +46,12 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The app-server protocol: what clients such as the Codex terminal UI speak
-    AppServer(AppServer),
+    /// Serve threads and turns to clients such as the Codex terminal UI and the official SDKs
+    ///
+    /// It speaks Codex's app-server protocol and runs turns with its own agent loop, against any
+    /// provider of the Responses API. What was answered is on disk: turns go on when clients leave,
+    /// and a restart finds everything that was accepted.
+    AppServer(Box<AppServer>),
 
     /// Run commands and read files here for a client elsewhere: Codex, or any program
     ///
@@ -48,7 +59,7 @@ pub(crate) enum Command {
     /// and `process.v1`, which is what Codex speaks to a remote environment plus extensions of ours.
     /// Whatever a command starts is ended with it: on request, when its client goes away, and when
     /// this server dies.
-    ExecServer(ExecServer),
+    ExecServer(Box<ExecServer>),
 
     /// What this machine offers to contain and confine commands, and why something better is absent
     ///
@@ -62,31 +73,4 @@ pub(crate) struct Doctor {
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct AppServer {
-    #[command(subcommand)]
-    pub(crate) command: AppServerCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AppServerCommand {
-    /// Write the JSON Schema of everything we serve, for those who generate clients
-    ///
-    /// One file per message type and a bundle with all definitions in one. Files of the same names
-    /// are overwritten, others are left alone. The same version always writes the same bytes.
-    GenerateJsonSchema(GenerateJsonSchema),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct GenerateJsonSchema {
-    /// The folder to write to; made if it does not exist
-    #[arg(long, short, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-
-    /// Accepted for scripts that pass it to Codex; our schema always holds everything
-    #[arg(long)]
-    pub(crate) experimental: bool,
 }

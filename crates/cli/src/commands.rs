@@ -1,5 +1,6 @@
 //! What each command does, one file a command.
 
+pub(crate) mod app_server;
 pub(crate) mod doctor;
 pub(crate) mod exec_server;
 pub(crate) mod schema;

@@ -91,6 +91,25 @@ enum Whose {
 }
 
 impl Config {
+    /// With keys that one thread was started with laid over it; `a.b` names a key of a table.
+    pub(crate) fn with(&self, keys: Option<&Map<String, Value>>) -> Self {
+        let mut config = self.clone();
+        for (key, value) in keys.into_iter().flatten() {
+            let mut parts = key.rsplit('.');
+            let last = parts.next().unwrap_or(key);
+            let value = Value::Object(Map::from_iter([(last.to_owned(), value.clone())]));
+            let nested = parts.fold(value, |inner, part| {
+                Value::Object(Map::from_iter([(part.to_owned(), inner)]))
+            });
+            if let Value::Object(nested) = nested {
+                for (key, value) in nested {
+                    shared::merge(&mut config.shared, &key, value);
+                }
+            }
+        }
+        config
+    }
+
     fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
         let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;

@@ -23,6 +23,13 @@ pub(crate) fn find() -> anyhow::Result<PathBuf> {
     Ok(Path::new(&home).join(".turnlane"))
 }
 
+/// The folder `$CODEX_HOME` names, else `.codex` in the user's home; none where there is neither.
+pub(crate) fn codex() -> Option<PathBuf> {
+    let given = std::env::var_os("CODEX_HOME").filter(|given| !given.is_empty());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".codex"));
+    given.map(PathBuf::from).or_else(home)
+}
+
 /// Makes the folder, for its owner only, if it does not exist.
 pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
     DirBuilder::new()

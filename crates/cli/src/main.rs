@@ -10,9 +10,11 @@
 mod args;
 mod commands;
 mod config;
+mod defaults;
 mod home;
 mod logging;
 mod runtime;
+mod signals;
 
 use std::process::ExitCode;
 
@@ -41,11 +43,19 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // What is given before the command comes first, so that what is given after it wins.
+    let config = |after: &[String]| [&args.config, after].concat();
     match args.command {
-        Command::AppServer(app_server) => match app_server.command {
-            AppServerCommand::GenerateJsonSchema(options) => commands::schema::generate(&options)?,
+        Command::AppServer(app_server) => match &app_server.command {
+            Some(AppServerCommand::GenerateJsonSchema(options)) => {
+                commands::schema::generate(options)?;
+            }
+            None => commands::app_server::run(&app_server, &config(&app_server.config))?,
         },
-        Command::ExecServer(options) => commands::exec_server::run(options)?,
+        Command::ExecServer(options) => {
+            let config = config(&options.config);
+            commands::exec_server::run(*options, &config)?;
+        }
         Command::Doctor(options) => return commands::doctor::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,10 +1,8 @@
 //! The flags of `turnlane exec-server`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::ValueEnum;
-use turnlane_rpc::auth::{AuthMode, AuthOptions};
+
+use super::auth::AuthArgs;
 
 /// What `turnlane exec-server` is told.
 #[derive(Debug, clap::Args)]
@@ -27,7 +25,7 @@ pub(crate) struct ExecServer {
     pub(crate) concurrent_requests: Option<u64>,
 
     /// One setting for this run, as in config.toml: `-c exec_server.max_connections=8`
-    #[arg(short = 'c', value_name = "KEY=VALUE")]
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
     pub(crate) config: Vec<String>,
 
     // Last: its heading would also stand above what follows.
@@ -56,62 +54,4 @@ pub(crate) enum DialectArg {
     V0,
     /// `process.v1`
     Process,
-}
-
-/// Who may connect; for every command that listens.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Authentication (websockets)")]
-pub(crate) struct AuthArgs {
-    /// What a client must show; `none` is for loopback only
-    #[arg(long = "ws-auth", value_enum, value_name = "MODE")]
-    auth: Option<AuthModeArg>,
-
-    /// A file with the capability token in one line, readable by its owner only
-    #[arg(long = "ws-token-file", value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// The SHA-256 of the capability token, in hex
-    #[arg(long = "ws-token-sha256", value_name = "HEX")]
-    token_sha256: Option<String>,
-
-    /// A file with the secret that signs bearer tokens (HS256)
-    #[arg(long = "ws-shared-secret-file", value_name = "FILE")]
-    shared_secret_file: Option<PathBuf>,
-
-    /// The issuer a signed token must name
-    #[arg(long = "ws-issuer", value_name = "TEXT")]
-    issuer: Option<String>,
-
-    /// The audience a signed token must name
-    #[arg(long = "ws-audience", value_name = "TEXT")]
-    audience: Option<String>,
-
-    /// How far the clock of a token's maker may be off
-    #[arg(long = "ws-max-clock-skew-seconds", value_name = "N")]
-    max_clock_skew_seconds: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AuthModeArg {
-    CapabilityToken,
-    SignedBearerToken,
-    None,
-}
-
-impl AuthArgs {
-    pub(crate) fn options(self) -> AuthOptions {
-        AuthOptions {
-            mode: self.auth.map(|mode| match mode {
-                AuthModeArg::CapabilityToken => AuthMode::CapabilityToken,
-                AuthModeArg::SignedBearerToken => AuthMode::SignedBearerToken,
-                AuthModeArg::None => AuthMode::None,
-            }),
-            token_file: self.token_file,
-            token_sha256: self.token_sha256,
-            shared_secret_file: self.shared_secret_file,
-            issuer: self.issuer,
-            audience: self.audience,
-            clock_skew: self.max_clock_skew_seconds.map(Duration::from_secs),
-        }
-    }
 }

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use tokio::io::AsyncReadExt as _;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use turnlane_exec_server::server::{DialectChoice, Options, Peer, Server};
 use turnlane_process::ProcessService;
@@ -19,14 +18,14 @@ use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener};
 
 use crate::args::{DialectArg, ExecServer};
 use crate::config::{ExecServerConfig, Layers};
-use crate::{home, runtime};
+use crate::{home, runtime, signals};
 
 /// The name of the token in our folder.
 const TOKEN_FILE: &str = "exec-server.token";
 
-pub(crate) fn run(args: ExecServer) -> anyhow::Result<()> {
+pub(crate) fn run(args: ExecServer, overrides: &[String]) -> anyhow::Result<()> {
     let home = home::find()?;
-    let mut config = Layers::new(&home, None, &args.config).load()?.exec_server;
+    let mut config = Layers::new(&home, None, overrides).load()?.exec_server;
     if let Some(dialect) = args.dialect {
         config.dialect = dialect;
     }
@@ -84,7 +83,7 @@ async fn serve(
     let service = ProcessService::start(process_options(config))?;
     let server = Server::new(service, options);
     let stop = CancellationToken::new();
-    let signals = stop_by_signals(stop.clone())?;
+    let signals = signals::stop_by_signals(stop.clone())?;
     if on_stdin_close == OnStdinClose::Stop && listener.is_some() {
         tokio::spawn(stop_by_stdin(stop.clone()));
     }
@@ -154,31 +153,6 @@ fn announce(listener: &Listener, token_file: Option<&Path>) -> anyhow::Result<()
         .write_all(said.as_bytes())
         .context("cannot write to standard error")?;
     writeln!(io::stdout(), "{url}").context("cannot write to standard output")
-}
-
-/// What signals have asked for.
-struct Signals {
-    hurry: CancellationToken,
-}
-
-/// The first SIGTERM or SIGINT cancels `stop`, the second one makes the stop hurry.
-fn stop_by_signals(stop: CancellationToken) -> anyhow::Result<Signals> {
-    let hurry = CancellationToken::new();
-    let signals = Signals {
-        hurry: hurry.clone(),
-    };
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    tokio::spawn(async move {
-        for token in [stop, hurry] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            token.cancel();
-        }
-    });
-    Ok(signals)
 }
 
 /// Reads standard input away and stops at its end.

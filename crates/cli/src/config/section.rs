@@ -160,7 +160,8 @@ impl<'a> Section<'a> {
             Some(time) if time <= max => Ok(Some(time)),
             Some(_) => Err(self.error(key, value, &format!("`{text}` is too long"))),
             None => {
-                let message = format!("must be a time such as \"30s\", \"10m\" or \"24h\", not `{text}`");
+                let message =
+                    format!("must be a time such as \"30s\", \"10m\" or \"24h\", not `{text}`");
                 Err(self.error(key, value, &message))
             }
         }

@@ -63,8 +63,14 @@ const LONG: Duration = Duration::from_hours(24 * 366);
 
 impl ServerConfig {
     /// The names of the sections.
-    pub(super) const SECTIONS: [&'static str; 6] =
-        ["server", "thread", "approvals", "queue", "engine", "process"];
+    pub(super) const SECTIONS: [&'static str; 6] = [
+        "server",
+        "thread",
+        "approvals",
+        "queue",
+        "engine",
+        "process",
+    ];
 
     /// Takes over what one of the tables says.
     pub(super) fn apply(&mut self, name: &str, section: Section<'_>) -> anyhow::Result<()> {

@@ -25,19 +25,22 @@ async fn help_teaches() {
     engine. Turnlane speaks Codex's protocols on both sides, so the clients and agents you already have
     work with it.
 
-    This is an early version: lanes and engines are libraries so far. What the commands below do, they
-    do completely.
+    This is an early version. What the commands below do, they do completely.
 
-    Usage: turnlane <COMMAND>
+    Usage: turnlane [OPTIONS] <COMMAND>
 
     Commands:
-      app-server   The app-server protocol: what clients such as the Codex terminal UI speak
+      app-server   Serve threads and turns to clients such as the Codex terminal UI and the official
+                   SDKs
       exec-server  Run commands and read files here for a client elsewhere: Codex, or any program
       doctor       What this machine offers to contain and confine commands, and why something better is
                    absent
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+      -c, --config <KEY=VALUE>
+              One setting for this run, as in config.toml; may be given before or after the command
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -45,12 +48,14 @@ async fn help_teaches() {
               Print version
 
     Examples:
+      turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
       turnlane doctor                                         what this machine can contain and confine
       turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
       turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
     Environment:
-      TURNLANE_HOME  our folder: config.toml, tokens (default ~/.turnlane)
+      TURNLANE_HOME  our folder: config.toml, tokens, the database (default ~/.turnlane)
+      CODEX_HOME     Codex's folder, whose config.toml is read below ours (default ~/.codex)
       RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
                      or by part: RUST_LOG=turnlane_rpc=debug
       LOG_FORMAT     `json` for one JSON object per line, else text
@@ -85,7 +90,10 @@ async fn help_teaches() {
 async fn nothing_to_do_shows_help_and_is_wrong_usage() {
     let shown = shown(turnlane(&[])).await;
     assert!(shown.starts_with("exit 2\n"), "{shown}");
-    assert!(shown.contains("Usage: turnlane <COMMAND>"), "{shown}");
+    assert!(
+        shown.contains("Usage: turnlane [OPTIONS] <COMMAND>"),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
@@ -98,7 +106,7 @@ async fn wrong_usage_says_what_to_do() {
 
       tip: a similar subcommand exists: 'app-server'
 
-    Usage: turnlane <COMMAND>
+    Usage: turnlane [OPTIONS] <COMMAND>
 
     For more information, try '--help'.
     ");

@@ -5,9 +5,11 @@
     reason = "a helper that fails is a failed test, and says where"
 )]
 
+mod app_server;
 mod basics;
 mod codex;
 mod exec_server;
+mod interop;
 mod schema;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};

@@ -1,0 +1,299 @@
+//! Everything below the wire: store, processes, engines, runtime and server, put together.
+//!
+//! The invariant here: the keeper of our processes holds the worker's lock, so that another worker
+//! takes our lanes over only when nothing that we started is left.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use turnlane_engine::Engine;
+use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
+use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
+use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
+use turnlane_process::ProcessService;
+use turnlane_runtime::{AfterInterrupt, Clock, Drain, Runtime, Settings, SystemClock, this_worker};
+use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
+use turnlane_store::sqlite::SqliteStore;
+
+use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
+use crate::defaults;
+
+/// The database in our folder.
+const DATABASE: &str = "turnlane.db";
+/// Keys of providers in our folder.
+const KEYS: &str = "keys.env";
+
+/// A running server without a transport.
+pub(super) struct Assembly {
+    pub(super) server: Server,
+    runtime: Runtime,
+    service: ProcessService,
+}
+
+impl Assembly {
+    pub(super) async fn start(
+        script: Option<&Path>,
+        home: &Path,
+        codex_home: Option<&Path>,
+        files: ConfigFiles,
+    ) -> anyhow::Result<Self> {
+        let config = files.current()?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let worker = this_worker("app-server", &*clock);
+        let path = home.join(DATABASE);
+        let options = turnlane_store::sqlite::Options::new(&path, worker.clone());
+        let store = SqliteStore::open(options)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let service = ProcessService::start(turnlane_process::Options {
+            containment: config.exec_server.containment,
+            cgroup_root: config.exec_server.cgroup_root.clone(),
+            hold: store.worker_lock()?.into_iter().collect(),
+            ..turnlane_process::Options::default()
+        })?;
+        let configured = Arc::new(Configured {
+            files,
+            home: home.to_owned(),
+            engine: script.map(|_| "scripted".to_owned()),
+        });
+        let native = Arc::new(native(&service, &configured, codex_home));
+        let mut engines: Vec<Arc<dyn Engine>> = vec![Arc::clone(&native) as Arc<dyn Engine>];
+        if let Some(path) = script {
+            engines.push(Arc::new(scripted(path, &service)?));
+        }
+        let runtime = Runtime::start(
+            Arc::new(store),
+            engines,
+            Arc::clone(&clock),
+            runtime_options(&config),
+        )
+        .await?;
+        let server = Server::new(Options {
+            runtime: runtime.handle(),
+            service: service.clone(),
+            defaults: Arc::new(Answers { configured, native }),
+            clock,
+            home: home.to_owned(),
+            cwd: std::env::current_dir().context("the current directory is gone")?,
+            worker_id: worker.id.to_string().parse()?,
+            process_spawn: match config.server.spawn {
+                Spawn::Allow => ProcessSpawn::Allow,
+                Spawn::Deny => ProcessSpawn::Deny,
+            },
+            on_interrupt: match config.server.on_interrupt {
+                OnInterrupt::Continue => AfterInterrupt::Continue,
+                OnInterrupt::Pause => AfterInterrupt::Pause,
+            },
+            features: vec!["approval".to_owned(), "replay".to_owned()],
+        });
+        Ok(Self {
+            server,
+            runtime,
+            service,
+        })
+    }
+
+    /// Lets running turns come to their end for `grace`; at once when somebody hurries.
+    pub(super) async fn stop(
+        self,
+        grace: Duration,
+        hurry: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let handle = self.runtime.handle();
+        let stopping = async {
+            if grace.is_zero() {
+                self.runtime.stop_now().await
+            } else {
+                self.runtime.stop(grace).await
+            }
+        };
+        tokio::pin!(stopping);
+        tokio::select! {
+            stopped = &mut stopping => stopped?,
+            () = hurry.cancelled() => {
+                handle.hurry();
+                stopping.await?;
+            }
+        }
+        self.server.stop().await;
+        self.service.stop().await;
+        Ok(())
+    }
+}
+
+fn runtime_options(config: &Config) -> turnlane_runtime::Options {
+    let server = &config.server;
+    turnlane_runtime::Options {
+        drain: Drain::Loaded,
+        max_running: server.max_running,
+        unload_after: server.unload_after,
+        dedupe_window: server.dedupe_window,
+        approval_timeout: server.approval_timeout,
+        unattended_timeout: server.unattended_timeout,
+        turn_timeout: server.turn_timeout,
+        ..turnlane_runtime::Options::default()
+    }
+}
+
+fn now_ms() -> i64 {
+    SystemClock.now_ms()
+}
+
+fn native(
+    service: &ProcessService,
+    configured: &Arc<Configured>,
+    codex_home: Option<&Path>,
+) -> Native {
+    Native::new(NativeOptions {
+        service: service.clone(),
+        config: Arc::clone(configured) as Arc<dyn ConfigSource>,
+        clock: Arc::new(now_ms),
+        variables: Arc::new(|name| std::env::var(name).ok()),
+        turnlane_home: configured.home.clone(),
+        codex_home: codex_home.map(Path::to_owned),
+    })
+}
+
+fn scripted(path: &Path, service: &ProcessService) -> anyhow::Result<Scripted> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let script = Script::parse(&path.display().to_string(), &text, AbortSteps::Refused)?;
+    Ok(Scripted::new(script, Arc::new(now_ms)).with_processes(service.clone()))
+}
+
+/// What the configuration says, whenever somebody asks.
+struct Configured {
+    files: ConfigFiles,
+    home: PathBuf,
+    /// The engine of this run, whatever is configured.
+    engine: Option<String>,
+}
+
+impl ConfigSource for Configured {
+    fn current(&self) -> Result<Arc<NativeConfig>, String> {
+        let config = self.files.current().map_err(|error| format!("{error:#}"))?;
+        let keys = KeyFile::read(&self.home.join(KEYS)).map_err(|error| error.to_string())?;
+        let mut shared = config.shared.clone();
+        let native = match shared.remove("native") {
+            Some(Value::Object(native)) => native,
+            _ => Map::new(),
+        };
+        Ok(Arc::new(NativeConfig {
+            shared,
+            native,
+            keys,
+        }))
+    }
+}
+
+impl Configured {
+    /// Whether the configured provider has its key.
+    fn key(&self, shared: &Map<String, Value>) -> Key {
+        let id = shared.get("model_provider").and_then(Value::as_str);
+        let id = id.unwrap_or(defaults::PROVIDER);
+        let provider = Provider::read(id, shared, &Map::new());
+        let keys = KeyFile::read(&self.home.join(KEYS));
+        let (Ok(provider), Ok(keys)) = (provider, keys) else {
+            return Key::Absent;
+        };
+        let variables = |name: &str| std::env::var(name).ok();
+        let environment = Environment {
+            variables: &variables,
+            keys: &keys,
+        };
+        let mut names = provider.key_variables.iter();
+        if names.any(|name| environment.get(name).is_some()) {
+            Key::Present
+        } else {
+            Key::Absent
+        }
+    }
+}
+
+/// What callers get where they are silent.
+struct Answers {
+    configured: Arc<Configured>,
+    native: Arc<Native>,
+}
+
+impl Answers {
+    /// A caller who names a provider that nothing describes is told before a thread is made. One that
+    /// only the configuration names fails the turn instead, since others ask for settings too.
+    fn check_named(&self, wanted: &Wanted<'_>, config: &Config) -> Result<(), String> {
+        let of_config = || wanted.config?.get("model_provider")?.as_str();
+        let Some(id) = wanted.provider.or_else(of_config) else {
+            return Ok(());
+        };
+        if self.engine() != "native" {
+            return Ok(());
+        }
+        match Provider::read(id, &config.shared, &Map::new()) {
+            Err(error @ provider::Error::NotFound { .. }) => Err(error.to_string()),
+            // What else is wrong with it is the status of the engine.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Defaults for Answers {
+    fn settings(&self, wanted: Wanted<'_>) -> Result<Settings, String> {
+        let config = self
+            .configured
+            .files
+            .current()
+            .map_err(|error| format!("{error:#}"))?;
+        let config = config.with(wanted.config);
+        self.check_named(&wanted, &config)?;
+        let settings = defaults::settings(&config, Path::new(wanted.cwd));
+        settings.map_err(|error| format!("{error:#}"))
+    }
+
+    fn engine(&self) -> String {
+        let configured = || match self.configured.files.current() {
+            Ok(config) => config.server.engine.clone(),
+            Err(_) => "native".to_owned(),
+        };
+        self.configured.engine.clone().unwrap_or_else(configured)
+    }
+
+    fn queue_max_depth(&self) -> u32 {
+        let config = self.configured.files.current();
+        config.map_or(1_000, |config| config.server.max_depth)
+    }
+
+    fn instruction_sources(&self, cwd: &str) -> Vec<String> {
+        let found = self.native.instruction_sources(cwd);
+        found
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
+    }
+
+    fn facts(&self, cwd: Option<&str>) -> Facts {
+        let _ = cwd;
+        let shared = self
+            .configured
+            .files
+            .current()
+            .map(|config| config.shared.clone());
+        let shared = shared.unwrap_or_default();
+        let text = |key: &str, default: &str| {
+            let given = shared.get(key).and_then(Value::as_str);
+            given.unwrap_or(default).to_owned()
+        };
+        Facts {
+            model: text("model", defaults::MODEL),
+            provider: text("model_provider", defaults::PROVIDER),
+            effort: shared
+                .get("model_reasoning_effort")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            key: self.configured.key(&shared),
+            config: shared,
+            ..Facts::default()
+        }
+    }
+}
