@@ -19,6 +19,7 @@ async fn alone(test: &str) -> bool {
     let me = std::env::current_exe().unwrap();
     let spec = ProcessSpec::new(me)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .envs(std::env::vars())
         .env(ALONE, test);
     let limit = std::time::Duration::from_mins(5);
     let done = TestProcess::run(spec, limit).await.unwrap();
