@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::notification::Decider;
-use turnlane_store::approval::{ApprovalQuery, ApprovalRow};
+use turnlane_store::approval::ApprovalRow;
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
 
@@ -124,35 +124,16 @@ pub(crate) async fn recover(shared: &Shared, lanes: &Lanes) -> Result<(), StoreE
     Ok(())
 }
 
-/// Decides about everything that dead workers left; the lanes it was.
-pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
-    // With nobody to tell, nobody need know what was open.
-    let open = if shared.is_watched() {
-        shared.store.approvals(ApprovalQuery::Open).await?
-    } else {
-        Vec::new()
+/// Tells those who watch of an approval that was resolved with its turn.
+fn tell_resolved(shared: &Shared, row: ApprovalRow) {
+    let Some(resolved) = row.resolved else {
+        return;
     };
-    let threads = decide_dead(shared).await?;
-    for row in open {
-        if threads.contains(&row.thread) {
-            tell_resolved(shared, &row).await?;
-        }
-    }
-    Ok(threads)
-}
-
-/// Tells those who know of an approval that it was decided with its turn.
-async fn tell_resolved(shared: &Shared, open: &ApprovalRow) -> Result<(), StoreError> {
-    let query = ApprovalQuery::One(open.asked.id);
-    let now = shared.store.approvals(query).await?.into_iter().next();
-    let Some(resolved) = now.and_then(|row| row.resolved) else {
-        return Ok(());
-    };
-    let Ok(approval) = rows::read(&open.asked.body) else {
-        return Ok(());
+    let Ok(approval) = rows::read(&row.asked.body) else {
+        return;
     };
     shared.tell_watchers(&Arc::new(Notice {
-        thread: ids::wire_thread(open.thread),
+        thread: ids::wire_thread(row.thread),
         seq: 0,
         at_ms: shared.clock.now_ms(),
         body: NoticeBody::ApprovalResolved {
@@ -162,10 +143,10 @@ async fn tell_resolved(shared: &Shared, open: &ApprovalRow) -> Result<(), StoreE
             reason: resolved.reason,
         },
     }));
-    Ok(())
 }
 
-async fn decide_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
+/// Decides about everything that dead workers left; the lanes it was.
+pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
     let mut threads = Vec::new();
     loop {
         let now_ms = shared.clock.now_ms();
@@ -178,9 +159,12 @@ async fn decide_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
                 at_ms: now_ms,
             })
             .await?;
-        for lane in &recovered.lanes {
+        for lane in recovered.lanes {
             tracing::info!(thread = %lane.thread, "a dead worker's lane was taken over");
             threads.push(lane.thread);
+            for approval in lane.resolved {
+                tell_resolved(shared, approval);
+            }
         }
         if !recovered.more {
             return Ok(threads);

@@ -112,12 +112,6 @@ impl Shared {
         watchers.remove(&id);
     }
 
-    /// Whether anybody wants to know about all threads.
-    pub(crate) fn is_watched(&self) -> bool {
-        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        !watchers.is_empty()
-    }
-
     /// Tells those who want to know about all threads.
     pub(crate) fn tell_watchers(&self, notice: &Arc<Notice>) {
         let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);

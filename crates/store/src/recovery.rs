@@ -9,6 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::approval::ApprovalRow;
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::json::Json;
 use crate::lane::LaneView;
@@ -139,4 +140,6 @@ pub struct RecoveredLane {
     pub grip: Option<Grip>,
     /// The lane afterwards.
     pub lane: LaneView,
+    /// Approvals that were open and were resolved with the row's turn, oldest first.
+    pub resolved: Vec<ApprovalRow>,
 }

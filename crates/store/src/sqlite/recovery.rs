@@ -10,7 +10,7 @@
 use rusqlite::params;
 
 use super::Db;
-use super::approvals::interrupt_open;
+use super::approvals::{approvals, interrupt_open};
 use super::ends::{Return, Was, end, to_head};
 use super::fault::Fault;
 use super::lane::{Lane, look};
@@ -19,6 +19,7 @@ use super::rows::{find_row, find_turn, save_row, visible_row};
 use super::statement::{all, execute};
 use super::threads::find_thread;
 use super::turns::end_turn;
+use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::error::StoreError;
 use crate::ids::{Grip, RowId, ThreadId, WorkerId};
 use crate::lane::LaneView;
@@ -93,6 +94,7 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
 /// Takes one lane from its owner and decides about the row under way, if there is one.
 fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<RecoveredLane, Fault> {
     let mut lane = Lane::find(db, thread)?;
+    let open = approvals(db, ApprovalQuery::OpenOf(thread))?;
     let active = lane.active;
     let mut asks = false;
     lane.owner = None;
@@ -122,7 +124,18 @@ fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<Recover
         row: active,
         grip: asks.then(|| lane.grip()),
         lane: lane.view(db)?,
+        resolved: now_resolved(db, open)?,
     })
+}
+
+/// Those of some open approvals that are open no more, as they are now.
+fn now_resolved(db: &Db<'_>, open: Vec<ApprovalRow>) -> Result<Vec<ApprovalRow>, Fault> {
+    let mut resolved = Vec::new();
+    for row in open {
+        let now = approvals(db, ApprovalQuery::One(row.asked.id))?;
+        resolved.extend(now.into_iter().filter(|row| row.resolved.is_some()));
+    }
+    Ok(resolved)
 }
 
 /// Records the decision about a row that an engine was asked about; the lane stays ours.

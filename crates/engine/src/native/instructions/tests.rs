@@ -10,9 +10,9 @@ use super::*;
 
 fn text_for(sandbox: Value, approval: Value) -> String {
     let sandbox: SandboxPolicy = serde_json::from_value(sandbox).unwrap();
-    let roots = ["/work".to_owned(), "/tmp".to_owned()];
+    let roots = ["/project".to_owned(), "/tmp".to_owned()];
     environment(&Environment {
-        cwd: "/work",
+        cwd: "/project",
         shell: "bash",
         os: "linux",
         date: "2030-01-31",
@@ -50,7 +50,7 @@ fn the_base_prompt_is_short_and_says_what_it_must() {
 fn parts_stand_in_one_order_and_empty_ones_leave_no_trace() {
     let sandbox = SandboxPolicy::DangerFullAccess;
     let environment = Environment {
-        cwd: "/work",
+        cwd: "/project",
         shell: "bash",
         os: "linux",
         date: "2030-01-31",
@@ -64,8 +64,8 @@ fn parts_stand_in_one_order_and_empty_ones_leave_no_trace() {
     };
     let documents = [
         document("/home/AGENTS.md", "general\n"),
-        document("/work/AGENTS.md", " \n"),
-        document("/work/a/AGENTS.md", "special"),
+        document("/project/AGENTS.md", " \n"),
+        document("/project/a/AGENTS.md", "special"),
     ];
     let parts = Parts {
         base: Some("base\n"),
@@ -74,10 +74,10 @@ fn parts_stand_in_one_order_and_empty_ones_leave_no_trace() {
         documents: &documents,
     };
     let text = compose(&parts);
-    let start = "base\n\n# Environment\n- working directory: /work\n- shell: bash\n- operating \
+    let start = "base\n\n# Environment\n- working directory: /project\n- shell: bash\n- operating \
                  system: linux\n- date: 2030-01-31\n- writable: everything\n- network: on\n";
     assert!(text.starts_with(start), "{text}");
-    let end = "\n\ndeveloper\n\n# /home/AGENTS.md\n\ngeneral\n\n# /work/a/AGENTS.md\n\nspecial";
+    let end = "\n\ndeveloper\n\n# /home/AGENTS.md\n\ngeneral\n\n# /project/a/AGENTS.md\n\nspecial";
     assert!(text.ends_with(end), "{text}");
 
     let bare = Parts {
@@ -103,12 +103,12 @@ fn a_model_knows_where_it_may_write_and_whether_it_has_a_network() {
         ),
         (
             json!({"type": "workspaceWrite"}),
-            "/work, /tmp (not .git",
+            "/project, /tmp (not .git",
             "off",
         ),
         (
             json!({"type": "workspaceWrite", "networkAccess": true}),
-            "/work, /tmp",
+            "/project, /tmp",
             "on",
         ),
         (json!({"type": "dangerFullAccess"}), "everything", "on"),

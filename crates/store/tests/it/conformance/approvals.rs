@@ -157,11 +157,11 @@ async fn what_a_dead_worker_left_open_is_closed_by_recovery(db: Db) {
     ask(&owner, &turn, vec![asked("x", &turn)]).await;
     db.kill(owner).await;
     assert_eq!(other.approvals(ApprovalQuery::Open).await.unwrap().len(), 1);
-    other.recover_with(FoundFate::Done).await;
-    assert_eq!(
-        one(&other, "x").await.resolved.unwrap().decision,
-        "interrupt"
-    );
+    let recovered = other.recover_with(FoundFate::Done).await;
+    let closed = one(&other, "x").await;
+    assert_eq!(closed.resolved.as_ref().unwrap().decision, "interrupt");
+    // Told by the same transaction, so that nobody has to look before and miss one.
+    assert_eq!(recovered.lanes[0].resolved, [closed]);
     assert!(
         other
             .approvals(ApprovalQuery::Open)
