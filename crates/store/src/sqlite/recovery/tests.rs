@@ -11,7 +11,7 @@ use crate::recovery::Deciding;
 use crate::sqlite::fixture::{
     Fixture, THREAD, Who, accepting, append, claim_of, id, json, new_row, turn, waiting,
 };
-use crate::sqlite::{approvals, claim, owner, queue, turns};
+use crate::sqlite::{claim, owner, queue, turns};
 use crate::turn::{Put, StartTurn, WhenBusy};
 
 fn sweep(whose: Whose, fate: FoundFate) -> Recover {
@@ -72,7 +72,7 @@ fn turn_of(fixture: &Fixture, number: u128) -> TurnRow {
 }
 
 fn open_approvals(fixture: &Fixture) -> usize {
-    let open = fixture.run(|db| approvals::approvals(db, ApprovalQuery::Open));
+    let open = fixture.run(|db| approvals(db, ApprovalQuery::Open));
     open.unwrap().len()
 }
 
