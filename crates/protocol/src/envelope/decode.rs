@@ -137,8 +137,9 @@ fn call<'a>(
 
 fn outcome<'a>(members: &Members<'a>) -> Result<&'a RawValue, ErrorObject> {
     let Some(error) = members.error.filter(|raw| raw.get() != "null") else {
-        // Both null: a result of null is a legal result.
-        return Ok(members.result.unwrap_or(RawValue::NULL));
+        // Both null: a result of null is a legal result. An error of null stands in for one that is
+        // not there, since readers take slices of the frame and a `null` of ours would be none.
+        return Ok(members.result.or(members.error).unwrap_or(RawValue::NULL));
     };
     Err(serde_json::from_str(error.get()).unwrap_or_else(|_| {
         ErrorObject::internal("the peer sent an error without code or message")
@@ -351,6 +352,25 @@ mod tests {
                 matches!(decode(frame.as_bytes()), Ok(Message::Answer { .. })),
                 "{frame}"
             );
+        }
+    }
+
+    #[test]
+    fn what_an_answer_carries_is_a_part_of_its_frame() {
+        for frame in [
+            r#"{"id":1,"error":null}"#,
+            r#"{"id":1,"result":null,"error":null}"#,
+            r#"{"id":1,"result":null}"#,
+        ] {
+            let Ok(Message::Answer {
+                outcome: Ok(null), ..
+            }) = decode(frame.as_bytes())
+            else {
+                panic!("{frame} has no result");
+            };
+            assert_eq!(null.get(), "null");
+            let inside = frame.as_bytes().as_ptr_range();
+            assert!(inside.contains(&null.get().as_ptr()), "{frame}");
         }
     }
 
