@@ -9,6 +9,7 @@
 //! Which situation gets which error is not decided here but by the crate that meets the situation.
 
 mod processes;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use processes::ProcessFamily;
+pub use queue::{QUEUED_TURN_BYTES_MAX, QueueDialect};
 pub use threads::{MissingThread, Owner, UnsteerableTurn};
 
 /// The frame was not JSON.
@@ -293,6 +295,16 @@ reasons! {
     IdempotencyConflict = "idempotencyConflict",
     /// The queue takes no more rows.
     QueueFull = "queueFull",
+    /// Nothing waits in the queue.
+    QueueEmpty = "queueEmpty",
+    /// No such row waits in the queue.
+    QueuedTurnNotFound = "queuedTurnNotFound",
+    /// The row waits and has not failed.
+    NotFailed = "notFailed",
+    /// The order is not one of the rows that wait now.
+    StaleOrder = "staleOrder",
+    /// The thread is gone with its server and has no queue.
+    Ephemeral = "ephemeral",
     /// A hook said no.
     BlockedByHook = "blockedByHook",
     /// Another live connection holds the binding.

@@ -3,8 +3,8 @@
 //! This crate owns every shape that crosses a process boundary: the JSON-RPC [`envelope`] and its
 //! [`error`] object, [`thread`]s, [`turn`]s and their [`item`]s, what callers say ([`input`]) and
 //! allow ([`policy`]), the params and answers of [`method`]s, [`approval`]s and
-//! [`notification`]s. It has no I/O, no tokio and no clock: a type here can be used by a server, a
-//! client and a test alike.
+//! [`notification`]s, and the arithmetic of recurring turns ([`schedule`]). It has no I/O, no tokio
+//! and no clock: a type here can be used by a server, a client and a test alike.
 //!
 //! Two rules decide how strictly something is read. What callers ask of us is read strictly: a word
 //! that is not listed is refused, so that nobody gets something near what they wanted. What other
@@ -40,8 +40,10 @@
 pub mod approval;
 pub mod envelope;
 pub mod error;
+pub mod exec_events;
 pub mod exec_server;
 pub mod handshake;
+pub mod hook;
 pub mod ids;
 pub mod input;
 pub mod item;
@@ -50,6 +52,8 @@ pub mod notification;
 pub mod output_schema;
 pub mod params;
 pub mod policy;
+pub mod queue;
+pub mod schedule;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod thread;

@@ -23,6 +23,7 @@ pub mod thread_list;
 pub mod thread_loaded;
 pub mod thread_name;
 pub mod thread_pages;
+pub mod thread_queue;
 pub mod thread_read;
 pub mod thread_resume;
 pub mod thread_revert;
@@ -83,6 +84,14 @@ pub use thread_name::ThreadNameSetParams;
 pub use thread_pages::{
     ItemEntry, ItemsAnchor, ItemsCursor, ThreadItemsListAnswer, ThreadItemsListParams,
     ThreadItemsReadAnswer, ThreadItemsReadParams, ThreadTurnsListParams,
+};
+pub use thread_queue::{
+    NamedRow, OnCannotStart, OnCrash, OnError, OnLimit, QueueRetry, QueueSource, QueuedTurnAnswer,
+    QueuedTurnState, ThreadQueueAddAnswer, ThreadQueueAddParams, ThreadQueueDeleteAnswer,
+    ThreadQueueDeleteParams, ThreadQueueListAnswer, ThreadQueueListParams, ThreadQueueMoveParams,
+    ThreadQueuePauseParams, ThreadQueueReorderAnswer, ThreadQueueReorderParams,
+    ThreadQueueResumeParams, ThreadQueueRetryParams, ThreadQueueStartAnswer,
+    ThreadQueueStartParams, ThreadQueueUpdateAnswer, ThreadQueueUpdateParams,
 };
 pub use thread_read::{ThreadReadAnswer, ThreadReadParams};
 pub use thread_resume::{

@@ -33,7 +33,7 @@ pub use server::{
     ServerRequestResolved, Warning,
 };
 pub use thread::{
-    ThreadGoalUpdated, ThreadMoved, ThreadNameUpdated, ThreadReadStateChanged,
+    ThreadGoalUpdated, ThreadMoved, ThreadNameUpdated, ThreadQueueChanged, ThreadReadStateChanged,
     ThreadSettingsUpdated, ThreadStarted, ThreadStatusChanged, ThreadTokenUsageUpdated,
 };
 pub use turn::{
@@ -106,6 +106,8 @@ notifications! {
     ThreadNameUpdated(ThreadNameUpdated) = THREAD_NAME_UPDATED "thread/name/updated",
     /// The next turn of a thread will be run with other settings.
     ThreadSettingsUpdated(ThreadSettingsUpdated) = THREAD_SETTINGS_UPDATED "thread/settings/updated",
+    /// Another turn waits in a thread's queue, or something else holds it.
+    ThreadQueueChanged(ThreadQueueChanged) = THREAD_QUEUE_CHANGED "thread/queue/changed",
     /// A thread has used more tokens.
     ThreadTokenUsageUpdated(ThreadTokenUsageUpdated)
         = THREAD_TOKEN_USAGE_UPDATED "thread/tokenUsage/updated",

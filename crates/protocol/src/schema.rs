@@ -17,6 +17,7 @@ use crate::handshake;
 use crate::item::ThreadItem;
 use crate::method;
 use crate::notification::ServerNotification;
+use crate::queue::{QueueState, QueuedTurn};
 use crate::thread::Thread;
 use crate::turn::Turn;
 
@@ -98,6 +99,7 @@ fn threads(documents: &mut Documents) {
     documents.add::<method::BackgroundTerminalsTerminateParams>();
     documents.add::<method::BackgroundTerminalsTerminateAnswer>();
     documents.add::<method::BackgroundTerminalsCleanParams>();
+    queue(documents);
     documents.add::<method::TurnStartParams>();
     documents.add::<method::TurnStartAnswer>();
     documents.add::<method::TurnSteerParams>();
@@ -106,6 +108,29 @@ fn threads(documents: &mut Documents) {
     documents.add::<method::TurnInterruptAnswer>();
     documents.add::<method::Done>();
     documents.add::<method::NoParams>();
+}
+
+/// `thread/queue/*`.
+fn queue(documents: &mut Documents) {
+    documents.add::<QueuedTurn>();
+    documents.add::<QueueState>();
+    documents.add::<method::ThreadQueueAddParams>();
+    documents.add::<method::ThreadQueueAddAnswer>();
+    documents.add::<method::ThreadQueueListParams>();
+    documents.add::<method::ThreadQueueListAnswer>();
+    documents.add::<method::ThreadQueueUpdateParams>();
+    documents.add::<method::ThreadQueueUpdateAnswer>();
+    documents.add::<method::ThreadQueueDeleteParams>();
+    documents.add::<method::ThreadQueueDeleteAnswer>();
+    documents.add::<method::ThreadQueueReorderParams>();
+    documents.add::<method::ThreadQueueReorderAnswer>();
+    documents.add::<method::ThreadQueueStartParams>();
+    documents.add::<method::ThreadQueueStartAnswer>();
+    documents.add::<method::ThreadQueueRetryParams>();
+    documents.add::<method::ThreadQueueMoveParams>();
+    documents.add::<method::QueuedTurnAnswer>();
+    documents.add::<method::ThreadQueuePauseParams>();
+    documents.add::<method::ThreadQueueResumeParams>();
 }
 
 /// What a server has: account, models, configuration, lists.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{CollaborationMode, Personality, ReasoningSummary};
 use crate::input::UserInput;
 use crate::policy::{ApprovalPolicy, ApprovalsReviewer, SandboxDisagreement, SandboxPolicy};
+use crate::queue::QueuedTurn;
 use crate::thread::ThreadEnvironment;
 use crate::turn::Turn;
 
@@ -181,5 +182,5 @@ pub struct TurnStartAnswer {
     pub turn: Turn,
     /// The row of a turn that waits; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queued_turn: Option<Map<String, Value>>,
+    pub queued_turn: Option<Box<QueuedTurn>>,
 }

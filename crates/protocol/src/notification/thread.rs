@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ThreadId, TurnId};
 use crate::method::{ReadState, ThreadGoal, ThreadSettings};
+use crate::queue::{QueueState, QueuedTurn};
 use crate::thread::{Thread, ThreadStatus};
 use crate::usage::ThreadTokenUsage;
 
@@ -46,6 +47,24 @@ pub struct ThreadSettingsUpdated {
     pub thread_id: ThreadId,
     /// All its settings.
     pub thread_settings: Box<ThreadSettings>,
+}
+
+/// Another turn waits in a thread's queue, or something else holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadQueueChanged {
+    /// The thread; all that Codex says.
+    pub thread_id: ThreadId,
+    /// The first of the rows that wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_turns: Option<Vec<QueuedTurn>>,
+    /// Whether there are more than are shown here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+    /// What holds the queue.
+    #[serde(flatten)]
+    pub state: Option<QueueState>,
 }
 
 /// A thread has used more tokens.

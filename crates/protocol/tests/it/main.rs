@@ -19,6 +19,7 @@ mod methods_server;
 mod methods_threads;
 mod notification;
 mod policy;
+mod queue;
 #[cfg(feature = "schema")]
 mod schema;
 mod thread;

@@ -9,6 +9,7 @@ use turnlane_protocol::method::{
 };
 
 use crate::example::{reads_as, refusal, whole, with};
+use crate::queue::row;
 use crate::thread::thread;
 use crate::turn::{TURN, turn};
 
@@ -204,7 +205,7 @@ fn turn_start_comes_back_whole() {
         "whenBusy": "queue", "idempotencyKey": "k", "boundTo": "connection", "timeoutMs": 5}));
     whole::<TurnStartParams>(json!({"threadId": "t", "input": [], "whenBusy": "reject"}));
     whole::<TurnStartAnswer>(json!({"turn": turn(json!({}))}));
-    whole::<TurnStartAnswer>(json!({"turn": turn(json!({})), "queuedTurn": {"id": "q"}}));
+    whole::<TurnStartAnswer>(json!({"turn": turn(json!({})), "queuedTurn": row(json!({}))}));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::example::with;
 use crate::item::item;
 use crate::method::settings;
 use crate::methods_threads::goal;
+use crate::queue;
 use crate::thread::{THREAD, thread};
 use crate::turn::{TURN, token_usage, turn, turn_error};
 
@@ -42,6 +43,16 @@ fn about_threads() -> Vec<(&'static str, Value)> {
         (
             method::THREAD_SETTINGS_UPDATED,
             json!({"threadId": THREAD, "threadSettings": settings()}),
+        ),
+        // All that Codex says, and all that we do.
+        (method::THREAD_QUEUE_CHANGED, gone.clone()),
+        (
+            method::THREAD_QUEUE_CHANGED,
+            with(
+                queue::state(),
+                json!({"threadId": THREAD, "queuedTurns": [queue::row(json!({}))],
+                    "truncated": false}),
+            ),
         ),
         (
             method::THREAD_TOKEN_USAGE_UPDATED,
