@@ -50,7 +50,7 @@ use pending::{Pending, PendingCall};
 use read::Reading;
 use write::Writing;
 
-use crate::duplex::{Duplex, Kind};
+use crate::duplex::Duplex;
 use crate::error::{CallError, CloseReason};
 
 /// Messages that were read and wait to be taken. When this many wait, reading waits.
@@ -149,11 +149,11 @@ impl Peer {
             // The writer's own panic would be a bug; the callers are released all the same.
             let _ = writing.await;
             closing.end(&CloseReason::Local);
-            if kind == Kind::WebSocket {
-                // A socket closed on unread bytes is reset, and the other side may lose the close
-                // frame that says why. So what it still sends is taken until it closes too.
-                let _ = timeout(closing.outbox.limits.farewell, rest.discard()).await;
-            }
+            // A socket closed on unread bytes is reset, and the other side may lose the close frame
+            // that says why. A reader that goes away fails the other side's next write, and with it
+            // what that has not read of ours: the interrupt of a client that leaves. So what it still
+            // sends is taken until it closes too.
+            let _ = timeout(closing.outbox.limits.farewell, rest.discard()).await;
             drop(rest);
             drop(permit);
             closing.closed.cancel();

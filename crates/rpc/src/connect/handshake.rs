@@ -15,14 +15,15 @@ use hyper::header::{
     SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
     TRANSFER_ENCODING, UPGRADE,
 };
+use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::url::WsUrl;
 use super::{ConnectError, Options};
 use crate::duplex::Duplex;
-use crate::frame::Role;
-use crate::listen::{Socket, WEBSOCKET_VERSION, accept_key, has_token};
+use crate::listen::{WEBSOCKET_VERSION, accept_key, has_token};
 
 /// How much of an answer that is no websocket is kept for the error.
 const BODY_BYTES_KEPT: usize = 4096;
@@ -79,10 +80,12 @@ pub(super) fn request(
     Ok(request)
 }
 
-/// Sends the request and becomes a websocket, or says why not.
+/// Sends the request and becomes a websocket, or says why not. `take_back` takes the stream back from
+/// HTTP, with whatever HTTP read beyond the handshake.
 pub(super) async fn handshake(
-    socket: Socket,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     request: Request<Empty<Bytes>>,
+    take_back: impl FnOnce(Upgraded) -> io::Result<Duplex>,
 ) -> Result<Duplex, ConnectError> {
     let expected = request
         .headers()
@@ -91,7 +94,7 @@ pub(super) async fn handshake(
         .unwrap_or_default();
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
-        .handshake(TokioIo::new(socket))
+        .handshake(TokioIo::new(stream))
         .await
         .map_err(sort)?;
     let exchange = async {
@@ -101,7 +104,7 @@ pub(super) async fn handshake(
         }
         verify(response.headers(), &expected)?;
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(sort)?;
-        Socket::websocket(upgraded, Role::Client).map_err(ConnectError::refused)
+        take_back(upgraded).map_err(ConnectError::refused)
     };
     // The connection moves only while it is polled; its end is no news, the exchange tells.
     let driver = async {

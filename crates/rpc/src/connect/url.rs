@@ -1,4 +1,7 @@
-//! What of a `ws://` URL matters for connecting.
+//! What of a `ws://` or `wss://` URL matters for connecting.
+//!
+//! The invariant here: what parses can be connected to as far as its writing tells. Whether anybody is
+//! there is found out by connecting.
 
 use std::net::IpAddr;
 
@@ -7,16 +10,39 @@ use hyper::Uri;
 use super::ConnectError;
 
 const PORT_DEFAULT: u16 = 80;
+#[cfg(feature = "tls")]
+const TLS_PORT_DEFAULT: u16 = 443;
 
 /// A URL we can connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WsUrl {
+    secrecy: Secrecy,
     /// As it goes into the Host header.
     authority: String,
     host: String,
     port: u16,
     /// Path and query.
     target: String,
+}
+
+/// Who can read what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    /// Everybody on the way: `ws://`.
+    Open,
+    /// The server alone: `wss://`.
+    #[cfg(feature = "tls")]
+    Tls,
+}
+
+impl Secrecy {
+    fn port(self) -> u16 {
+        match self {
+            Self::Open => PORT_DEFAULT,
+            #[cfg(feature = "tls")]
+            Self::Tls => TLS_PORT_DEFAULT,
+        }
+    }
 }
 
 /// How far away a host is, judged by how it is written.
@@ -33,11 +59,16 @@ impl WsUrl {
         let uri: Uri = url
             .parse()
             .map_err(|_| ConnectError::invalid("not a URL"))?;
-        match uri.scheme_str() {
-            Some("ws") => {}
-            Some("wss") => return Err(ConnectError::invalid("wss:// is not supported")),
+        let secrecy = match uri.scheme_str() {
+            Some("ws") => Secrecy::Open,
+            #[cfg(feature = "tls")]
+            Some("wss") => Secrecy::Tls,
+            #[cfg(not(feature = "tls"))]
+            Some("wss") => {
+                return Err(ConnectError::invalid("wss:// needs the feature `tls`"));
+            }
             _ => return Err(ConnectError::invalid("expected a ws:// URL")),
-        }
+        };
         let authority = uri
             .authority()
             .ok_or_else(|| ConnectError::invalid("the URL names no host"))?;
@@ -56,9 +87,10 @@ impl WsUrl {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         Ok(Self {
+            secrecy,
             authority: authority.as_str().to_owned(),
             host: unbracketed.unwrap_or(host).to_owned(),
-            port: authority.port_u16().unwrap_or(PORT_DEFAULT),
+            port: authority.port_u16().unwrap_or(secrecy.port()),
             target: uri
                 .path_and_query()
                 .map_or("/", |target| target.as_str())
@@ -69,11 +101,16 @@ impl WsUrl {
     /// What HTTP over a unix socket says where nothing is meant.
     pub(super) fn of_unix_socket() -> Self {
         Self {
+            secrecy: Secrecy::Open,
             authority: "localhost".to_owned(),
             host: "localhost".to_owned(),
             port: PORT_DEFAULT,
             target: "/".to_owned(),
         }
+    }
+
+    pub(super) fn secrecy(&self) -> Secrecy {
+        self.secrecy
     }
 
     pub(super) fn authority(&self) -> &str {
@@ -130,6 +167,7 @@ mod tests {
         ];
         for (url, authority, host, port, target) in rows {
             let expected = WsUrl {
+                secrecy: Secrecy::Open,
                 authority: authority.to_owned(),
                 host: host.to_owned(),
                 port,
@@ -160,7 +198,7 @@ mod tests {
             "",
             "127.0.0.1:1",
             "http://127.0.0.1:1",
-            "wss://127.0.0.1:1",
+            "https://127.0.0.1:1",
             "ws://",
             "ws://:80",
             "ws://127.0.0.1:x",
@@ -175,5 +213,20 @@ mod tests {
             );
             assert!(!error.to_string().contains("secret"));
         }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_secret_connection_needs_its_feature() {
+        let error = WsUrl::parse("wss://example.com").unwrap_err();
+        assert!(error.to_string().contains("the feature `tls`"), "{error}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_secret_connection_has_a_port_of_its_own() {
+        let url = WsUrl::parse("wss://example.com/x").unwrap();
+        assert_eq!((url.secrecy(), url.port()), (Secrecy::Tls, 443));
+        assert_eq!(WsUrl::parse("wss://example.com:8/").unwrap().port(), 8);
     }
 }

@@ -124,6 +124,19 @@ impl Responder {
         }
     }
 
+    /// The id the caller gave its request; how other messages name it.
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
+    /// Leaves the request without an answer, because somebody else answers it or nobody waits any
+    /// more. It no longer counts as unanswered.
+    pub fn leave(mut self) {
+        if self.id.take().is_some() {
+            self.core.outbox.left();
+        }
+    }
+
     /// Resolves when the caller can no longer be answered, so that work for it may stop.
     pub async fn abandoned(&self) {
         self.core.ended.cancelled().await;

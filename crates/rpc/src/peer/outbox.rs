@@ -143,6 +143,19 @@ impl Outbox {
         self.append_answer(state, frame);
     }
 
+    /// A request that was counted gets no answer: somebody else gives it.
+    pub(super) fn left(&self) {
+        let mut state = self.state();
+        state.unanswered -= 1;
+        let wakes_reader = state.paused.any();
+        drop(state);
+        // An end that waits for the last answer looks again.
+        self.work.notify_one();
+        if wakes_reader {
+            self.room.notify_waiters();
+        }
+    }
+
     /// An answer to what was never counted (a refusal), or a request of ours.
     pub(super) fn send(&self, frame: Bytes) {
         self.append_answer(self.state(), frame);

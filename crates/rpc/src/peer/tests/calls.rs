@@ -197,3 +197,28 @@ async fn nothing_a_caller_sent_shows_in_debug_output() {
         "{shown}"
     );
 }
+
+#[tokio::test]
+async fn a_request_that_is_left_to_others_gets_no_answer_and_holds_up_nobody() {
+    let (server, client) = Link::Lines.connected();
+    let limits = Limits {
+        unanswered_max: 2,
+        ..Limits::default()
+    };
+    let options = PeerOptions {
+        limits,
+        ..PeerOptions::default()
+    };
+    let (_server, mut inbox) = Peer::start(server, options);
+    let mut raw = Raw::new(client);
+    for n in 0..10 {
+        raw.send(format!(r#"{{"id":{n},"method":"m"}}"#)).await;
+        let request = next_request(&mut inbox).await;
+        assert_eq!(request.responder.id(), Some(&RequestId::from(n)));
+        request.responder.leave();
+    }
+    raw.send(r#"{"id":"last","method":"m"}"#).await;
+    let request = next_request(&mut inbox).await;
+    request.responder.result(&1);
+    assert_eq!(raw.receive().await, json!({"id": "last", "result": 1}));
+}
