@@ -2,14 +2,14 @@
 //!
 //! The invariant here: the result never allows more than the policy's words do. A root that does not
 //! exist holds nothing and is left out; a relative one begins at the working directory. What is said
-//! to be enforceable is judged by what the service found at its start, never by the system's name.
+//! to be enforceable is judged by what the service found by trying, never by the system's name.
 //!
 //! The last word is the spawn's, which refuses what it cannot enforce; what is asked here only lets a
 //! thread or a turn be refused before it begins.
 
 use std::path::{Path, PathBuf};
 
-use turnlane_process::{Access, LANDLOCK_ABI_MIN, PathPolicy, Report, Sandbox};
+use turnlane_process::{Access, Enforces, LANDLOCK_ABI_MIN, PathPolicy, Sandbox};
 use turnlane_protocol::policy::{NetworkAccess, SandboxPolicy};
 
 /// The sandbox of a command that starts in `cwd`, which is writable with `more_roots` where the
@@ -44,10 +44,10 @@ pub fn sandbox(policy: &SandboxPolicy, cwd: &Path, more_roots: &[PathBuf]) -> Sa
     }
 }
 
-/// Whether a machine with this report has what the policy needs anywhere; says what is missing.
+/// Whether this machine has what the policy needs anywhere; says what is missing.
 ///
-/// Looks at no path. A machine that passes may still refuse a directory, see [`check`].
-pub fn check_machine(report: &Report, policy: &SandboxPolicy) -> Result<(), String> {
+/// Asks only for what the policy needs. Looks at no path. A machine that passes may still refuse a directory, see [`check`].
+pub fn check_machine(machine: &impl Enforces, policy: &SandboxPolicy) -> Result<(), String> {
     let (files, calls) = match policy {
         SandboxPolicy::DangerFullAccess => (false, false),
         SandboxPolicy::ExternalSandbox { network_access } => {
@@ -56,30 +56,34 @@ pub fn check_machine(report: &Report, policy: &SandboxPolicy) -> Result<(), Stri
         SandboxPolicy::ReadOnly { .. } | SandboxPolicy::WorkspaceWrite(_) => (true, true),
     };
     if files {
-        match &report.landlock {
+        match machine.landlock() {
             Ok(abi) if *abi >= LANDLOCK_ABI_MIN => {}
             Ok(abi) => return Err(format!("Landlock: only version {abi}")),
             Err(why) => return Err(format!("Landlock: {why}")),
         }
     }
-    match &report.seccomp {
-        Err(why) if calls => Err(format!("filter of system calls: {why}")),
-        Ok(()) | Err(_) => Ok(()),
+    if calls && let Err(why) = machine.seccomp() {
+        return Err(format!("filter of system calls: {why}"));
     }
+    Ok(())
 }
 
-/// Whether a machine with this report can enforce the policy for commands in `cwd`; says why not.
+/// Whether this machine can enforce the policy for commands in `cwd`; says why not.
 ///
 /// Looks at the policy's paths as they are now, so it blocks.
-pub fn check(report: &Report, policy: &SandboxPolicy, cwd: &Path) -> Result<(), String> {
+pub fn check(machine: &impl Enforces, policy: &SandboxPolicy, cwd: &Path) -> Result<(), String> {
     let sandbox = sandbox(policy, cwd, &[]);
     let tmpdir = std::env::var_os("TMPDIR").map(PathBuf::from);
-    check_machine(report, policy)
-        .and_then(|()| check_paths(report, &sandbox, tmpdir.as_deref()))
+    check_machine(machine, policy)
+        .and_then(|()| check_paths(machine, &sandbox, tmpdir.as_deref()))
         .map_err(|why| format!("the sandbox {} cannot be enforced: {why}", sandbox.name()))
 }
 
-fn check_paths(report: &Report, sandbox: &Sandbox, tmpdir: Option<&Path>) -> Result<(), String> {
+fn check_paths(
+    machine: &impl Enforces,
+    sandbox: &Sandbox,
+    tmpdir: Option<&Path>,
+) -> Result<(), String> {
     let roots = match sandbox {
         Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { .. } => return Ok(()),
         Sandbox::WorkspaceWrite { roots, .. } => roots.as_slice(),
@@ -91,15 +95,17 @@ fn check_paths(report: &Report, sandbox: &Sandbox, tmpdir: Option<&Path>) -> Res
         let root = root.canonicalize().unwrap_or_else(|_| root.clone());
         paths.least_below(&root) < Access::Write
     };
-    match &report.mounts {
-        Err(why) if roots.iter().any(is_divided) => Err(format!("mounts: {why}")),
-        Ok(_) | Err(_) => Ok(()),
+    if roots.iter().any(is_divided)
+        && let Err(why) = machine.mounts()
+    {
+        return Err(format!("mounts: {why}"));
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use turnlane_process::{ContainmentKind, MountsBy};
+    use turnlane_process::{ContainmentKind, MountsBy, Report};
     use turnlane_protocol::policy::WorkspaceWrite;
 
     use super::*;

@@ -149,15 +149,21 @@ impl Driver {
     }
 
     fn end_source(&mut self, at: usize) {
-        let source = self.sources.get_mut(at).and_then(Option::take);
-        if source.is_some_and(|source| source.name == StreamName::Pty) {
+        let Some(source) = self.sources.get_mut(at).and_then(Option::take) else {
+            return;
+        };
+        let mut state = self.shared.lock();
+        state.ended.push(source.name);
+        if source.name == StreamName::Pty {
             self.sink = None;
-            let mut state = self.shared.lock();
             state.input.close();
             let terminal = state.terminal.take();
             drop(state);
             drop(terminal);
+        } else {
+            drop(state);
         }
+        self.shared.ended.notify_waiters();
     }
 
     /// Writes what is queued.

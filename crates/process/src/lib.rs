@@ -32,6 +32,7 @@ mod input;
 pub(crate) mod launch;
 mod options;
 mod output;
+mod own_end;
 mod process;
 mod report;
 mod sandbox;
@@ -44,11 +45,12 @@ pub use contain::keeper_hook;
 pub use environment::{EnvPolicy, EnvSpec, Inherit};
 pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind, StartError};
 pub use event::{Event, Page, StreamName, TryNext};
-pub use options::Options;
+pub use options::{Begin, Options};
+pub use own_end::{EndSignal, end_by_signal};
 pub use process::{Communicated, Doorbell, Output, Permit, Process, ProcessId};
 pub use report::{
-    Confined, ContainmentKind, FsEnforcement, Listed, MountsBy, NetworkEnforcement, ProcessInfo,
-    ProcessState, Report,
+    Confined, ContainmentKind, Enforces, FsEnforcement, Listed, MountsBy, NetworkEnforcement,
+    ProcessInfo, ProcessState, Report,
 };
 pub use sandbox::{Access, LANDLOCK_ABI_MIN, MissingPath, PathPolicy, PathRule, Sandbox};
 pub use service::{Counters, ProcessService, spawn};

@@ -8,6 +8,17 @@ use std::time::Duration;
 
 use crate::report::ContainmentKind;
 
+/// When a service starts what it needs for its processes: the keeper, the spawning thread, the trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// With the service, which fails to start where they fail.
+    #[default]
+    AtStart,
+    /// With the first process, or when somebody asks for the report; for who may never start one.
+    /// What fails then fails the spawn. A containment that is asked for is still tried at the start.
+    WhenNeeded,
+}
+
 /// Options of a service; the defaults are those of the exec-server.
 pub struct Options {
     /// The containment to use; the best one there is unless given. One that is asked for and not
@@ -18,7 +29,10 @@ pub struct Options {
     /// The program and arguments that run the keeper. `None`: this program again, if it called
     /// [`crate::keeper_hook`]; without either there is only `group`.
     pub keeper: Option<Vec<OsString>>,
-    /// Descriptors the keeper holds open until everything has ended, e.g. a worker's lock.
+    /// When keeper and spawning thread are started.
+    pub begin: Begin,
+    /// Descriptors the keeper holds open until everything has ended, e.g. a worker's lock. They are
+    /// open from the start of the service on, whenever the keeper is started.
     pub hold: Vec<OwnedFd>,
     /// Output kept of each process: 1/8 head, 7/8 tail.
     pub retained_output_bytes_per_process: usize,
@@ -42,6 +56,7 @@ impl Default for Options {
             containment: None,
             cgroup_root: None,
             keeper: None,
+            begin: Begin::default(),
             hold: Vec::new(),
             retained_output_bytes_per_process: 1024 * 1024,
             retain_after_exit: Duration::from_secs(30),

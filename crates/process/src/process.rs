@@ -21,7 +21,7 @@ pub use output::Output;
 
 use crate::driver::{Order, Shared, check_size, resize};
 use crate::error::{InputError, OutputTaken, ResizeError};
-use crate::event::Page;
+use crate::event::{Page, StreamName};
 use crate::report::{Listed, ProcessInfo};
 use crate::sandbox;
 use crate::snapshot::Snapshot;
@@ -162,6 +162,26 @@ impl Process {
         match limit {
             None => Some(done.await),
             Some(limit) => timeout(limit, done).await.ok(),
+        }
+    }
+
+    /// Resolves when `stream` has ended: whatever was written to it was told, and nobody can write
+    /// to it any more. That may be long before the exit, and no later than the close. A stream whose
+    /// reading waits for a full window has not ended.
+    pub async fn stream_ended(&self, stream: StreamName) {
+        let shared = self.shared();
+        loop {
+            let mut ended = pin!(shared.ended.notified());
+            // From here on a notice is not missed; only then is it safe to look.
+            ended.as_mut().enable();
+            let is_over = {
+                let state = shared.lock();
+                state.ended.contains(&stream) || state.store.closed().is_some()
+            };
+            if is_over {
+                return;
+            }
+            ended.await;
         }
     }
 

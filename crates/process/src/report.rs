@@ -143,6 +143,30 @@ pub struct Report {
     pub mounts: Result<MountsBy, String>,
 }
 
+/// Whoever knows what can be enforced on this machine: a report, or a service that tries it when asked.
+pub trait Enforces {
+    /// The version of Landlock, or why there is none.
+    fn landlock(&self) -> &Result<u32, String>;
+    /// Filters of system calls, or why not.
+    fn seccomp(&self) -> &Result<(), String>;
+    /// Mount namespaces, or why not.
+    fn mounts(&self) -> &Result<MountsBy, String>;
+}
+
+impl Enforces for Report {
+    fn landlock(&self) -> &Result<u32, String> {
+        &self.landlock
+    }
+
+    fn seccomp(&self) -> &Result<(), String> {
+        &self.seccomp
+    }
+
+    fn mounts(&self) -> &Result<MountsBy, String> {
+        &self.mounts
+    }
+}
+
 /// What lets a child have mounts of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountsBy {

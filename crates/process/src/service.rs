@@ -4,6 +4,7 @@
 //! on the service's runtime; whatever fails on the way leaves nothing behind. What a process does
 //! from then on is between its driver and its handles.
 
+mod beginning;
 mod counts;
 mod registry;
 
@@ -20,16 +21,18 @@ use tokio::time::timeout;
 
 pub(crate) use registry::{Registry, Slot};
 
-use crate::contain::{Found, Request, Running, Spawner};
+use beginning::{Beginning, Begun};
+
+use crate::contain::{Request, Running};
 use crate::driver::{Driver, Ends, Order, Shared, State};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::input::Input;
 use crate::launch;
-use crate::options::Options;
+use crate::options::{Begin, Options};
 use crate::output::Store;
 use crate::process::Process;
-use crate::report::{Confined, Listed, ProcessInfo, Report};
-use crate::sandbox::{Machine, Surroundings};
+use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
+use crate::sandbox::Surroundings;
 use crate::spec::{Io, Spec};
 
 /// How long a stop waits for what was killed, before it leaves that to the keeper.
@@ -43,9 +46,7 @@ pub struct ProcessService {
 
 struct Inner {
     registry: Arc<Registry>,
-    spawner: Arc<Spawner>,
-    machine: Machine,
-    report: Report,
+    beginning: Beginning,
     /// The service's own environment, as it was at the start.
     env: Vec<(OsString, OsString)>,
     env_pass: Vec<String>,
@@ -74,31 +75,37 @@ pub struct Counters {
 }
 
 impl ProcessService {
-    /// Probes the machine, starts the spawning thread and the keeper. Must be called inside a tokio
-    /// runtime with I/O and time, on which the drivers then run. Blocks for the time of a few spawns.
+    /// Starts the service, and with it, unless the options say later, the trials of the machine, the
+    /// spawning thread and the keeper. Must be called inside a tokio runtime with I/O and time, on
+    /// which the drivers then run. Blocks for the time of a few spawns.
     pub fn start(mut options: Options) -> Result<Self, StartError> {
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-        let (spawner, found) = Spawner::start(&mut options)?;
-        let machine = Machine::probe();
         let registry = Registry::new(
-            runtime,
+            runtime.clone(),
             options.retain_after_exit,
             options.retained_bytes_max,
             options.processes_max,
         );
+        // Whoever asks for a containment is told at once that it is absent.
+        let begin = match options.containment {
+            Some(_) => Begin::AtStart,
+            None => options.begin,
+        };
         let inner = Inner {
             registry: Arc::new(registry),
-            spawner: Arc::new(spawner),
-            report: report(found, &machine),
-            machine,
             env: std::env::vars_os().collect(),
-            env_pass: options.env_pass,
+            env_pass: std::mem::take(&mut options.env_pass),
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
-            now_ms: options.now_ms,
+            now_ms: Arc::clone(&options.now_ms),
+            beginning: Beginning::new(options),
             is_stopping: AtomicBool::new(false),
             stopped: OnceCell::new(),
         };
+        match begin {
+            Begin::AtStart => inner.beginning.at_start(&runtime)?,
+            Begin::WhenNeeded => {}
+        }
         Ok(Self {
             inner: Arc::new(inner),
         })
@@ -107,9 +114,27 @@ impl ProcessService {
     /// Starts a process. Cancelled, it leaves nothing behind.
     pub async fn spawn(&self, spec: Spec) -> Result<Process, SpawnError> {
         let slot = self.inner.registry.admit()?;
+        let spawner = self.begun().await?.spawner()?;
         let (request, ends, confined) = self.inner.prepare(&spec)?;
-        let running = self.inner.spawner.spawn(request).await?;
+        let running = spawner.spawn(request).await?;
         self.inner.take_over(spec, running, ends, confined, slot)
+    }
+
+    /// What processes are started with. Cancelled, it is there for the next one.
+    async fn begun(&self) -> Result<&Begun, SpawnError> {
+        if let Some(begun) = self.inner.beginning.begun() {
+            return Ok(begun);
+        }
+        let inner = Arc::clone(&self.inner);
+        let runtime = self.inner.registry.runtime();
+        let beginning = runtime.spawn_blocking(move || {
+            inner.beginning.when_needed(inner.registry.runtime());
+        });
+        let ended = beginning.await.err();
+        self.inner.beginning.begun().ok_or_else(|| {
+            let why = ended.map(|error| error.to_string()).unwrap_or_default();
+            SpawnError::new(SpawnErrorKind::Other).because(why)
+        })
     }
 
     /// All processes, oldest first: running ones and those whose output is still kept.
@@ -118,9 +143,15 @@ impl ProcessService {
         all.iter().map(|shared| shared.listed()).collect()
     }
 
-    /// What this machine offers and why something better is absent.
+    /// What this machine offers and why something better is absent. Found by trying: for a service
+    /// that begins when needed, the first call begins, and blocks for the time of a few spawns.
     pub fn report(&self) -> &Report {
-        &self.inner.report
+        let Inner {
+            beginning,
+            registry,
+            ..
+        } = &*self.inner;
+        &beginning.when_needed(registry.runtime()).report
     }
 
     /// Counts since the start. Looks at every process.
@@ -160,10 +191,15 @@ impl ProcessService {
         if timeout(KILLED_MAX, registry.emptied()).await.is_err() {
             tracing::error!("processes could not be ended before the service stopped");
         }
-        let spawner = Arc::clone(&self.inner.spawner);
         let end = async {
+            if self.inner.beginning.stop_unbegun() {
+                return;
+            }
+            let inner = Arc::clone(&self.inner);
             // The thread is joined and the keeper waited for; that is no work for a worker.
-            let stopped = registry.runtime().spawn_blocking(move || spawner.stop());
+            let stopped = registry
+                .runtime()
+                .spawn_blocking(move || inner.beginning.stop());
             if let Err(error) = stopped.await {
                 tracing::error!(%error, "the spawning thread could not be stopped");
             }
@@ -184,7 +220,8 @@ impl Inner {
             tmpdir: tmpdir.as_deref().map(Path::new),
             pts: our_ends.pts.as_deref(),
         };
-        let confinement = self.machine.confine(&spec.sandbox, around)?;
+        let machine = self.beginning.probed.machine();
+        let confinement = machine.confine(&spec.sandbox, around)?;
         plan.restrictions = confinement.restrictions;
         let request = Request {
             plan,
@@ -265,15 +302,33 @@ impl Drop for Inner {
         force(&self.registry.stop());
         self.registry.clear();
         if !self.stopped.initialized() {
-            self.spawner.stop();
+            self.beginning.stop();
         }
+    }
+}
+
+impl Enforces for ProcessService {
+    /// Tried at the first call, which blocks for the time of a spawn; so are the others.
+    fn landlock(&self) -> &Result<u32, String> {
+        self.inner.beginning.probed.landlock()
+    }
+
+    fn seccomp(&self) -> &Result<(), String> {
+        self.inner.beginning.probed.seccomp()
+    }
+
+    fn mounts(&self) -> &Result<MountsBy, String> {
+        self.inner.beginning.probed.mounts()
     }
 }
 
 impl fmt::Debug for ProcessService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProcessService")
-            .field("report", &self.inner.report)
+            .field(
+                "report",
+                &self.inner.beginning.begun().map(|begun| &begun.report),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -281,18 +336,6 @@ impl fmt::Debug for ProcessService {
 fn force(processes: &[Arc<Shared>]) {
     for shared in processes {
         shared.force();
-    }
-}
-
-fn report(found: Found, machine: &Machine) -> Report {
-    Report {
-        containment: found.kind,
-        containment_absent: found.absent,
-        cgroup_root: found.cgroup_root,
-        cgroup_controllers: found.controllers,
-        landlock: machine.landlock.clone(),
-        seccomp: machine.seccomp.clone(),
-        mounts: machine.mounts.clone(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) ends_on_drop: bool,
     pub(crate) registry: Arc<Registry>,
     pub(crate) state: Mutex<State>,
-    /// Told at exit and close.
+    /// Told at the end of a stream, at exit and close.
     pub(crate) ended: Notify,
     /// Told at everything that is put in, while `State::readers` is not zero.
     pub(crate) arrived: Notify,
@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) terminal: Option<Arc<AsyncFd<OwnedFd>>>,
     pub(crate) orders: Orders,
     pub(crate) consumer: Consumer,
+    /// Streams of which all was told: nobody can write to them any more.
+    pub(crate) ended: Vec<StreamName>,
     /// Callers that wait for output without consuming it.
     pub(crate) readers: usize,
     /// Whether a handle is left.
@@ -123,6 +125,7 @@ impl State {
             terminal: None,
             orders: Orders::default(),
             consumer: Consumer::default(),
+            ended: Vec::new(),
             readers: 0,
             is_owned: true,
             driver: None,

@@ -10,8 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::aliases::Aliases;
-use super::{Machine, filter, landlock};
+use super::{filter, landlock};
 use crate::launch::{
     ChildEnds, LaunchError, MountStep, Mounts, Plan, Restrictions, Slots, Stage, Terminal, launch,
 };
@@ -20,26 +19,23 @@ use crate::report::MountsBy;
 /// Never there: nobody can make it, not even as root.
 const NO_PROGRAM: &std::ffi::CStr = c"/proc/turnlane-trial";
 
-/// Tries everything.
-pub(super) fn probe() -> Machine {
-    let mut trial = match Trial::new() {
-        Ok(trial) => trial,
-        Err(error) => {
-            let why = format!("no trial child: {error}");
-            return Machine {
-                landlock: Err(why.clone()),
-                seccomp: Err(why.clone()),
-                mounts: Err(why),
-            };
-        }
-    };
-    // Opens what stays open; a policy that needs it says why it cannot be read.
-    let _ = Aliases::now();
-    Machine {
-        landlock: trial.landlock(),
-        seccomp: trial.seccomp(),
-        mounts: trial.mounts(),
-    }
+/// Tries Landlock.
+pub(super) fn landlock() -> Result<u32, String> {
+    trial()?.landlock()
+}
+
+/// Tries filters of system calls.
+pub(super) fn seccomp() -> Result<(), String> {
+    trial()?.seccomp()
+}
+
+/// Tries mounts in a namespace.
+pub(super) fn mounts() -> Result<MountsBy, String> {
+    trial()?.mounts()
+}
+
+fn trial() -> Result<Trial, String> {
+    Trial::new().map_err(|error| format!("no trial child: {error}"))
 }
 
 struct Trial {

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![expect(unsafe_code, reason = "a test binary has no `main` of its own to hook")]
 
+mod beginning;
 mod containment;
 mod containment_host;
 mod ending;

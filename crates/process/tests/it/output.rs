@@ -32,6 +32,28 @@ async fn output_comes_before_the_exit_and_the_exit_before_the_close() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_closed_early_has_ended_long_before_the_exit() {
+    for service in services() {
+        let script = "echo out; exec 1>&-; echo err >&2; read line; exit 3";
+        let process = start(&service, sh_with(script, OPEN_PIPE)).await;
+        let ended = process.stream_ended(StreamName::Stdout);
+        within("the end of its output", DEADLINE, ended)
+            .await
+            .unwrap();
+        // All of it was told before.
+        let kept = process.snapshot();
+        assert_eq!((kept.stdout.text().as_str(), kept.running), ("out\n", true));
+        process.close_stdin().unwrap();
+        assert_eq!(end_of(&process, Until::Closed).await.code, 3);
+        let ended = process.stream_ended(StreamName::Stderr);
+        within("the end of its errors", DEADLINE, ended)
+            .await
+            .unwrap();
+        service.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_survivor_writes_comes_after_the_exit() {
     for service in services() {
         let process = start(&service, sh("(sleep 1; echo late) & echo first")).await;

@@ -140,8 +140,9 @@ fn resolve(
         let failure = classify(Cause::CwdMissing { cwd }, around);
         return Err(Box::new(failure.error()));
     }
-    let report = shared.service.report();
-    let enforced = turnlane_exec_server::policy::check(report, &settings.sandbox_policy, cwd);
+    // The service itself, not its report: only what the policy needs is tried, and no keeper started.
+    let machine = &shared.service;
+    let enforced = turnlane_exec_server::policy::check(machine, &settings.sandbox_policy, cwd);
     if let Err(text) = enforced {
         let failure = classify(Cause::SandboxUnenforceable { text: &text }, around);
         return Err(Box::new(failure.error()));
