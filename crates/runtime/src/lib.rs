@@ -111,10 +111,12 @@ pub use lane::event::{AfterInterrupt, StartHow};
 pub use lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
 pub use notice::{Answers, Notice, NoticeBody, Subscriber, SubscriberId};
 pub use options::{BeforeTurn, BeforeTurnVerdict, Drain, Options};
-pub use queue::AddTurn;
+pub use queue::{AddTurn, ChangeTurn};
 pub use runtime::{CreateThread, Handle, Runtime};
 pub use settings::Settings;
 pub use threads::{ForkThread, Life, RevertTo};
+/// What runs turns, for those who bring an engine.
+pub use turnlane_engine as engine;
 /// What is stored, for those who read it through [`Handle::store`].
 pub use turnlane_store as store;
 pub use worker::this_worker;

@@ -26,6 +26,7 @@ use crate::lane::subscribers::{Since, Snapshot};
 use crate::lanes::Lanes;
 use crate::notice::{Subscriber, SubscriberId};
 use crate::options::{Drain, Options};
+use crate::queue::Then;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::threads::Life;
@@ -205,7 +206,7 @@ impl Handle {
         let store = self.store_of(thread);
         let changed = store.change_thread(change).await?;
         self.lanes().wake(ids::thread(thread));
-        self.wake_drain(thread);
+        self.wake_drain(thread, Then::Run);
         Ok(changed.value)
     }
 

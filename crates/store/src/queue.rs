@@ -172,6 +172,8 @@ pub struct Row {
     pub source: String,
     /// Its place among those that wait; smaller is sooner.
     pub position: Option<i64>,
+    /// How many rows wait in front of it; counted only by what adds, changes or lists rows.
+    pub ahead: Option<u32>,
     /// Where it stands.
     pub state: RowState,
     /// Not claimed before, in milliseconds since 1970; 0 means at once.
@@ -240,7 +242,7 @@ pub struct Repeated {
 }
 
 /// Other content for a row that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Update {
     /// The lane.
     pub thread: ThreadId,
@@ -248,9 +250,40 @@ pub struct Update {
     pub row: RowId,
     /// What the turn is started with from now on. The key still stands for what was first sent, so
     /// that repeating a lost add finds the row.
-    pub params: Json,
+    pub params: Rewriting,
     /// Now.
     pub at_ms: i64,
+}
+
+/// Makes what a row is started with out of what it was, inside the transaction that writes it.
+///
+/// Pure: it may be called more than once for one change, when a batch has to be run again.
+#[derive(Clone)]
+pub struct Rewriting(Arc<dyn Fn(&Json) -> Json + Send + Sync>);
+
+impl Rewriting {
+    /// Wraps a pure function.
+    pub fn new(rewrite: impl Fn(&Json) -> Json + Send + Sync + 'static) -> Self {
+        Self(Arc::new(rewrite))
+    }
+
+    /// What comes of a row's params.
+    pub fn rewrite(&self, params: &Json) -> Json {
+        (self.0)(params)
+    }
+}
+
+impl From<Json> for Rewriting {
+    /// Replaces them, whatever they were.
+    fn from(params: Json) -> Self {
+        Self::new(move |_| params.clone())
+    }
+}
+
+impl fmt::Debug for Rewriting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rewriting")
+    }
 }
 
 /// A new place for one row.

@@ -2,7 +2,8 @@
 //!
 //! This module owns the connections, the threads they live on and the files beside the database.
 //! Its invariant: one thread writes, in the order of submission, many operations per commit, and
-//! answers after the commit; reads run on connections of their own and delay nobody. Everything
+//! answers after the commit; reads run on connections of their own and delay nobody, unless the
+//! store was opened without any. Everything
 //! SQLite may do behind our back is decided here: when it syncs, when it copies its log, what
 //! happens on a full disk and after an error.
 //!
@@ -37,6 +38,7 @@ mod rows;
 mod start;
 mod statement;
 mod store_impl;
+mod strikes;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -63,12 +65,11 @@ use crate::store::Work;
 use crate::turn::Level;
 use crate::worker::Health;
 use batch::Job;
-use open::Place;
 use task::{Task, task};
 use waiting::{WAITING_MAX, Waiting};
 use worker_lock::WorkerLocks;
 
-pub use options::Options;
+pub use options::{LogAtClose, Options};
 
 /// A store in one SQLite file.
 ///
@@ -146,7 +147,7 @@ struct Shared {
     locks: WorkerLocks,
     writes: Waiting<Job>,
     reads: Waiting<Box<dyn Task>>,
-    // A database in memory has one connection, so reads wait in line with the writes.
+    // Without readers, as a database in memory is, reads wait in line with the writes.
     reads_with_writes: bool,
     health: watch::Sender<Health>,
     foreign: watch::Sender<u64>,
@@ -154,13 +155,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(me: WorkerId, locks: WorkerLocks, place: &Place, health: Health) -> Self {
+    fn new(me: WorkerId, locks: WorkerLocks, readers: usize, health: Health) -> Self {
         Self {
             me,
             locks,
             writes: Waiting::new(),
             reads: Waiting::new(),
-            reads_with_writes: matches!(place, Place::Memory),
+            reads_with_writes: readers == 0,
             health: watch::Sender::new(health),
             foreign: watch::Sender::new(0),
             tally: Tally::default(),
@@ -229,11 +230,13 @@ impl SqliteStore {
             class: Class::Refusable,
             doing,
         };
-        if self.shared.reads_with_writes {
-            return self.write(op, work);
-        }
         let (task, end) = task(op, work);
-        match self.shared.reads.push(task, Some(WAITING_MAX)) {
+        let pushed = if self.shared.reads_with_writes {
+            self.shared.writes.push(Job::Read(task), Some(WAITING_MAX))
+        } else {
+            self.shared.reads.push(task, Some(WAITING_MAX))
+        };
+        match pushed {
             Ok(()) => end,
             Err(error) => refused(error),
         }

@@ -46,6 +46,7 @@ pub(crate) fn under_way(state: turnlane_store::queue::RowState) -> Row {
         last_turn: None,
         source: "queue".to_owned(),
         position: None,
+        ahead: None,
         state,
         not_before_ms: 0,
         attempts: 1,

@@ -164,7 +164,7 @@ async fn a_payload_that_cannot_be_read_is_shown_failed_and_never_deleted() {
     let update = turnlane_store::queue::Update {
         thread: thread.as_uuid().into(),
         row: row.id,
-        params: turnlane_store::Json::new("{\"input\": 5}"),
+        params: turnlane_store::Json::new("{\"input\": 5}").into(),
         at_ms: 1,
     };
     world.handle.store().update_row(update).await.unwrap();

@@ -21,6 +21,8 @@ use crate::turn::Level;
 pub(super) enum Job {
     /// An operation.
     Write(Box<dyn Task>),
+    /// A read, where there are no readers; it sees what was submitted before it.
+    Read(Box<dyn Task>),
     /// Somebody who wants to know when everything before is visible.
     Mark(oneshot::Sender<Result<(), StoreError>>),
     /// The last operation, and somebody who wants to know when the threads have ended.
@@ -71,6 +73,8 @@ impl Trouble {
 
 /// How a batch ended as a whole, once it is settled.
 pub(super) struct Settled {
+    /// What is to be read now, each in a transaction of its own.
+    pub(super) reads: Vec<Box<dyn Task>>,
     /// Set when the batch held the store's last operation.
     pub(super) left: Option<Left>,
 }
@@ -86,6 +90,7 @@ pub(super) struct Left {
 /// Operations that are carried out and answered together.
 pub(super) struct Batch {
     entries: Vec<Entry>,
+    reads: Vec<Box<dyn Task>>,
     marks: Vec<oneshot::Sender<Result<(), StoreError>>>,
     // Belongs to the last entry.
     ended: Option<oneshot::Sender<()>>,
@@ -114,6 +119,7 @@ impl Batch {
     pub(super) fn of(jobs: Vec<Job>) -> Self {
         let mut batch = Self {
             entries: Vec::with_capacity(jobs.len()),
+            reads: Vec::new(),
             marks: Vec::new(),
             ended: None,
             guard: Guard::Bare,
@@ -121,6 +127,7 @@ impl Batch {
         for job in jobs {
             match job {
                 Job::Write(task) => batch.add(task),
+                Job::Read(task) => batch.reads.push(task),
                 Job::Mark(mark) => batch.marks.push(mark),
                 Job::Last(task, ended) => {
                     batch.add(task);
@@ -230,7 +237,10 @@ impl Batch {
         }
         // The last operation is the last entry: nothing can be submitted behind it.
         let left = self.ended.map(|ended| Left { ended, well });
-        Settled { left }
+        Settled {
+            reads: self.reads,
+            left,
+        }
     }
 
     fn running(&self) -> impl Iterator<Item = &Entry> {

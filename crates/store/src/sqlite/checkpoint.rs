@@ -1,7 +1,7 @@
 //! Bringing the log home: when, and on whose connection.
 //!
 //! The invariant here: no commit waits for a checkpoint while the log is of a sane size. From
-//! 4 MiB on a thread of its own copies it into the database while the writer goes on. Only when
+//! 4 MiB on a thread of its own, started then, copies it into the database while the writer goes on. Only when
 //! that never catches up, because there is no moment without a commit, the writer does it itself
 //! between two batches; a log that is copied whole starts again at its beginning.
 //!
@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ffi};
 
-use crate::sqlite::Shared;
+use crate::sqlite::open::{self, Place, Purpose};
 use crate::sqlite::waiting::{Taken, Waiting};
+use crate::sqlite::{LogAtClose, Shared};
 
 /// From here on the log is copied: 4 MiB in pages of 4 KiB.
 const LOG_PAGES: u64 = 1_024;
@@ -27,11 +28,16 @@ const LOG_PAGES_MANY: u64 = 4 * LOG_PAGES;
 /// How much the log grows before anybody tries again; a long read may stand in the way.
 const LOG_PAGES_MORE: u64 = LOG_PAGES / 4;
 
+/// Below this a log may stay when the store closes: 1 MiB, which the next who opens reads and sums up
+/// in less than a millisecond.
+const LOG_PAGES_SHORT: u64 = LOG_PAGES / 4;
+
 /// How long the log is, and when something is done about it.
 #[derive(Debug)]
 pub(super) struct LogWatch {
     pages: Arc<AtomicU64>,
     next: u64,
+    at_close: LogAtClose,
 }
 
 /// What should be done about the log.
@@ -45,10 +51,19 @@ pub(super) enum Due {
 }
 
 impl LogWatch {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(at_close: LogAtClose) -> Self {
         Self {
             pages: Arc::new(AtomicU64::new(0)),
             next: LOG_PAGES,
+            at_close,
+        }
+    }
+
+    /// Whether the log need not be copied home when the store closes.
+    pub(super) fn may_stay(&self) -> bool {
+        match self.at_close {
+            LogAtClose::Home => false,
+            LogAtClose::StaysShort => self.pages.load(Ordering::Relaxed) < LOG_PAGES_SHORT,
         }
     }
 
@@ -80,12 +95,20 @@ impl LogWatch {
     }
 }
 
-/// Copies the log whenever it is asked to, until the queue is closed.
-pub(super) fn run(connection: &Connection, asked: &Waiting<()>, shared: &Shared) {
+/// Copies the log whenever it is asked to, until the queue is closed. Without a connection nobody
+/// does, and the log grows until the writer copies it.
+pub(super) fn run(place: &Place, asked: &Waiting<()>, shared: &Shared) {
+    let connection = match open::connect(place, Purpose::Checkpoint) {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::warn!(%error, "the database cannot be opened to copy its log");
+            return;
+        }
+    };
     while let Taken::Jobs(_) = asked.take(1, None) {
         // A sync of the log that fails here fails on the writer's descriptor as well: the system
         // tells every one that was open.
-        let _ = copy_log(connection, shared);
+        let _ = copy_log(&connection, shared);
     }
 }
 
@@ -127,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_long_log_is_copied_elsewhere_and_a_very_long_one_here() {
-        let mut watch = LogWatch::new();
+        let mut watch = LogWatch::new(LogAtClose::Home);
         let mut at = |pages| {
             watch.pages.store(pages, Ordering::Relaxed);
             watch.due()
@@ -139,5 +162,17 @@ mod tests {
         assert_eq!(at(LOG_PAGES_MANY), Due::Here);
         assert_eq!(at(10), Due::Nothing, "it began again");
         assert_eq!(at(LOG_PAGES), Due::Ask);
+    }
+
+    #[test]
+    fn only_a_short_log_may_stay_and_only_where_that_is_wanted() {
+        let may_stay = |at_close, pages| {
+            let watch = LogWatch::new(at_close);
+            watch.pages.store(pages, Ordering::Relaxed);
+            watch.may_stay()
+        };
+        assert!(may_stay(LogAtClose::StaysShort, LOG_PAGES_SHORT - 1));
+        assert!(!may_stay(LogAtClose::StaysShort, LOG_PAGES_SHORT));
+        assert!(!may_stay(LogAtClose::Home, 1));
     }
 }

@@ -215,9 +215,11 @@ impl Fixture {
     }
 
     pub(super) fn row(&self, row: u128) -> Row {
-        self.run(|db| super::rows::find_row(db, id(THREAD), id(row)))
-            .unwrap()
-            .unwrap()
+        let found = self.run(|db| match super::rows::find_row(db, id(THREAD), id(row))? {
+            Some(row) => queue::placed(db, id(THREAD), row).map(Some),
+            None => Ok(None),
+        });
+        found.unwrap().unwrap()
     }
 
     /// Claims and accepts at that time; none when something holds the lane.

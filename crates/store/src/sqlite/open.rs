@@ -18,11 +18,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::{Source, StoreError};
 use crate::ids::WorkerId;
 use crate::sqlite::ballast::Ballast;
-use crate::sqlite::checkpoint::{self, LogWatch};
+use crate::sqlite::checkpoint::LogWatch;
 use crate::sqlite::disk::Disk;
 use crate::sqlite::worker_lock::{HeldLock, WorkerLocks};
 use crate::sqlite::writer::Writer;
-use crate::sqlite::{Options, Shared, SqliteStore, filesystem, migrate, readers};
+use crate::sqlite::{LogAtClose, Options, Shared, SqliteStore, filesystem, migrate, readers};
 use crate::worker::Worker;
 
 /// How long another process may hold the database.
@@ -65,6 +65,7 @@ impl SqliteStore {
             worker,
             readers,
             free_again_bytes,
+            log_at_close,
         } = options;
         let path = filesystem::settle(&path)
             .map_err(StoreError::failed("find the folder of the database"))?;
@@ -82,7 +83,8 @@ impl SqliteStore {
         }
         let opened = opened?;
         let disk = Disk::open(ballast, &place, free_again_bytes, full)?;
-        start(&place, opened, worker.id, readers, disk)
+        let log = LogWatch::new(log_at_close);
+        start(&place, opened, worker.id, readers, disk, log)
     }
 
     /// Opens an empty database that is gone with the store. No other worker can share it, and
@@ -90,7 +92,8 @@ impl SqliteStore {
     #[expect(clippy::needless_pass_by_value, reason = "as `open` takes it")]
     pub fn open_in_memory(worker: Worker) -> Result<Self, StoreError> {
         let opened = begin(&Place::Memory, &worker)?;
-        start(&Place::Memory, opened, worker.id, 0, Disk::none())
+        let log = LogWatch::new(LogAtClose::Home);
+        start(&Place::Memory, opened, worker.id, 0, Disk::none(), log)
     }
 }
 
@@ -110,7 +113,11 @@ fn begin(place: &Place, worker: &Worker) -> Result<Opened, StoreError> {
         Place::Memory => WorkerLocks::Alone,
     };
     let held = locks.hold(worker.id)?;
-    if let Err(error) = insert(&connection, worker) {
+    // It need only be visible; the first durable commit makes it durable.
+    let inserted = connection
+        .pragma_update(None, "synchronous", "NORMAL")
+        .and_then(|()| insert(&connection, worker));
+    if let Err(error) = inserted {
         held.remove();
         return Err(failed_to_open(path)(error));
     }
@@ -161,10 +168,10 @@ fn start(
     me: WorkerId,
     readers: usize,
     disk: Disk,
+    log: LogWatch,
 ) -> Result<SqliteStore, StoreError> {
     let mut connection = opened.connection;
-    let shared = Arc::new(Shared::new(me, opened.locks, place, disk.health()));
-    let log = LogWatch::new();
+    let shared = Arc::new(Shared::new(me, opened.locks, readers, disk.health()));
     log.follow(&mut connection)
         .map_err(failed_to_open(place.name()))?;
     // If a later step fails, dropping this ends the threads of the steps before.
@@ -174,25 +181,20 @@ fn start(
     };
     let mut writer = Writer::new(shared, connection, place.clone(), disk, log, opened.held);
     if let Place::File(path) = place {
-        let connect = |purpose| connect(place, purpose).map_err(failed_to_open(path));
-        for _ in 0..readers.max(1) {
-            let connection = connect(Purpose::Read)?;
+        for _ in 0..readers {
+            let connection = connect(place, Purpose::Read).map_err(failed_to_open(path))?;
             let shared = Arc::clone(&store.shared);
             writer.joins(spawn("store-read", move || {
                 readers::run(&connection, &shared);
             })?);
         }
-        let connection = connect(Purpose::Checkpoint)?;
-        let (shared, asked) = (Arc::clone(&store.shared), writer.checkpoints());
-        writer.joins(spawn("store-log", move || {
-            checkpoint::run(&connection, &asked, &shared);
-        })?);
     }
     spawn("store-write", move || writer.run())?;
     Ok(store)
 }
 
-fn spawn(
+/// Starts a thread of the store.
+pub(super) fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, StoreError> {

@@ -13,6 +13,17 @@ const READERS: usize = 2;
 /// How much must be free before a full store takes new work again.
 const FREE_AGAIN_BYTES: u64 = 64 << 20;
 
+/// What becomes of the log when a store closes that was the last to use the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogAtClose {
+    /// It is copied home: the database is one file again.
+    #[default]
+    Home,
+    /// A short one stays beside the database, as after a crash, and the next who opens reads it: for a
+    /// process of one turn, which would copy and make it anew each time.
+    StaysShort,
+}
+
 /// What a SQLite store is opened with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,20 +32,24 @@ pub struct Options {
     pub path: PathBuf,
     /// Who opens it; its id must be new.
     pub worker: Worker,
-    /// How many connections read at the same time; at least one.
+    /// How many connections read at the same time. None: reads wait in line with the writes, which is
+    /// cheaper for a process that reads little and waits for what it writes.
     pub readers: usize,
     /// How many bytes must be free on the disk before a full store takes new work again.
     pub free_again_bytes: u64,
+    /// What becomes of the log at a close.
+    pub log_at_close: LogAtClose,
 }
 
 impl Options {
-    /// The defaults: two readers, 64 MiB.
+    /// The defaults: two readers, 64 MiB, the log home at the close.
     pub fn new(path: impl Into<PathBuf>, worker: Worker) -> Self {
         Self {
             path: path.into(),
             worker,
             readers: READERS,
             free_again_bytes: FREE_AGAIN_BYTES,
+            log_at_close: LogAtClose::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use rusqlite::params;
 use super::Db;
 use super::fault::Fault;
 use super::lane::{Lane, STEP};
+use super::queue::placed;
 use super::rows::visible_row;
 use super::statement::{all, first};
 use crate::error::StoreError;
@@ -66,7 +67,7 @@ pub(super) fn move_row(db: &Db<'_>, to: &Move) -> Result<Changed<Row>, Fault> {
     let Some((previous, next)) = gap else {
         return Ok(Changed {
             lane: lane.view(db)?,
-            value: row,
+            value: placed(db, to.thread, row)?,
         });
     };
     match place(&mut lane, previous, next) {
@@ -74,7 +75,7 @@ pub(super) fn move_row(db: &Db<'_>, to: &Move) -> Result<Changed<Row>, Fault> {
         None => renumber_with(db, &mut lane, &row, next, to.at_ms)?,
     }
     lane.touch();
-    let row = visible_row(db, to.thread, row.id)?;
+    let row = placed(db, to.thread, visible_row(db, to.thread, row.id)?)?;
     lane.save_with(db, row)
 }
 

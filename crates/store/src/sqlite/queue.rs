@@ -74,7 +74,24 @@ pub(super) fn find_key(
         (None, Some(last)) => find_turn(db, thread, last)?,
         (turn, _) => turn,
     };
+    let row = placed(db, thread, row)?;
     Ok(Some(Repeated { row, turn }))
+}
+
+/// How many visible rows have a position up to this one.
+fn up_to(db: &Db<'_>, thread: ThreadId, position: i64) -> Result<u32, Fault> {
+    const UP_TO: &str = "SELECT COUNT(*) FROM queued_turn \
+         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND pos <= ?2";
+    let count = first(db, UP_TO, params![thread, position], |row| row.get(0))?;
+    Ok(count.unwrap_or(0))
+}
+
+/// A row with what is in front of it, if it is visible.
+pub(super) fn placed(db: &Db<'_>, thread: ThreadId, mut row: Row) -> Result<Row, Fault> {
+    if let Some(position) = row.position {
+        row.ahead = Some(up_to(db, thread, position)?.saturating_sub(1));
+    }
+    Ok(row)
 }
 
 /// Adds a row behind all others, if there is room; the lane is left to be saved.
@@ -97,6 +114,7 @@ pub(super) fn add_last(
     }
     let mut row = born(new, RowState::Queued, at_ms);
     row.position = Some(lane.next_pos);
+    row.ahead = Some(lane.depth);
     lane.next_pos += STEP;
     lane.gain();
     insert_row(db, lane, &row, &new.content_hash)?;
@@ -109,11 +127,12 @@ pub(super) fn update(db: &Db<'_>, update: &Update) -> Result<Changed<Row>, Fault
         "UPDATE queued_turn SET params = ?3, updated_ms = ?4 WHERE thread_id = ?1 AND id = ?2";
     let mut lane = Lane::find_open(db, update.thread)?;
     let mut row = visible_row(db, update.thread, update.row)?;
-    row.params = update.params.clone();
+    row.params = update.params.rewrite(&row.params);
     row.updated_ms = update.at_ms;
     let written = params![update.thread, row.id, row.params, row.updated_ms];
     execute(db, UPDATE, written)?;
     lane.touch();
+    let row = placed(db, update.thread, row)?;
     lane.save_with(db, row)
 }
 
@@ -172,6 +191,7 @@ pub(super) fn retry(
     row.updated_ms = at_ms;
     save_row(db, &lane, &row)?;
     lane.touch();
+    let row = placed(db, thread, row)?;
     lane.save_with(db, row)
 }
 
@@ -203,14 +223,18 @@ pub(super) fn queue(db: &Db<'_>, query: &QueueQuery) -> Result<QueuePage, Fault>
          ORDER BY pos LIMIT ?3 OFFSET ?4"
     );
     let lane = Lane::find(db, query.thread)?.view(db)?;
-    let (after, offset) = match query.from {
-        QueueFrom::Head => (i64::MIN, 0),
-        QueueFrom::After(position) => (position, 0),
-        QueueFrom::Offset(rows) => (i64::MIN, rows),
+    let (after, offset, mut ahead) = match query.from {
+        QueueFrom::Head => (i64::MIN, 0, 0),
+        QueueFrom::After(position) => (position, 0, up_to(db, query.thread, position)?),
+        QueueFrom::Offset(rows) => (i64::MIN, rows, rows),
     };
     let one_more = i64::from(query.limit) + 1;
     let window = params![query.thread, after, one_more, offset];
     let mut rows = all(db, PAGE, window, rows::row)?;
+    for row in &mut rows {
+        row.ahead = Some(ahead);
+        ahead += 1;
+    }
     let next = if rows.len() > query.limit as usize {
         rows.truncate(query.limit as usize);
         rows.last().and_then(|row| row.position)

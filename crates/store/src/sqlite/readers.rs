@@ -1,7 +1,8 @@
-//! The threads that read.
+//! Reads, and the threads that do nothing else.
 //!
-//! The invariant here: a read is one deferred transaction on a connection that cannot write, so it
-//! sees one state of the database and delays no writer. A read that fails leaves the connection
+//! The invariant here: a read is one deferred transaction, so it sees one state of the database. On a
+//! thread of its own it has a connection that cannot write, and delays no writer; a store without
+//! readers reads on the writer's connection, between two batches. A read that fails leaves the connection
 //! without a transaction.
 //!
 //! Theory of operation: all readers take from one queue, bounded by `WAITING_MAX`; each ends when
@@ -20,11 +21,16 @@ use crate::sqlite::waiting::Taken;
 /// Reads until the queue is closed and empty.
 pub(super) fn run(connection: &Connection, shared: &Arc<Shared>) {
     while let Taken::Jobs(tasks) = shared.reads.take(1, None) {
-        for mut task in tasks {
-            let end = read(connection, shared, task.as_mut());
-            task.settle(end);
+        for task in tasks {
+            answer(connection, shared, task);
         }
     }
+}
+
+/// Reads on this connection and answers.
+pub(super) fn answer(connection: &Connection, shared: &Shared, mut task: Box<dyn Task>) {
+    let end = read(connection, shared, task.as_mut());
+    task.settle(end);
 }
 
 fn read(connection: &Connection, shared: &Shared, task: &mut dyn Task) -> Result<(), StoreError> {

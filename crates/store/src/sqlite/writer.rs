@@ -16,15 +16,15 @@
 //! without waiting for more; while nothing waits it looks every 200 ms whether another process
 //! committed and whether the disk is free again. It ends when the queue is closed and empty: then
 //! it ends the readers and the checkpoint thread, closes the connection last, which copies the log
-//! home, and lets go of the worker's lock. A batch is bounded by its operations only, not by their
+//! home unless it is short and may stay, and lets go of the worker's lock. A batch is bounded by its operations only, not by their
 //! bytes: the callers bound what they submit.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::error::{Source, StoreError};
@@ -32,9 +32,10 @@ use crate::sqlite::batch::{Batch, Left, Trouble};
 use crate::sqlite::checkpoint::{self, Due, LogWatch};
 use crate::sqlite::disk::Disk;
 use crate::sqlite::open::{self, Place, Purpose};
+use crate::sqlite::strikes::Strikes;
 use crate::sqlite::waiting::{Taken, Waiting};
 use crate::sqlite::worker_lock::HeldLock;
-use crate::sqlite::{Shared, Tally};
+use crate::sqlite::{Shared, Tally, readers};
 use crate::turn::Level;
 use crate::worker::Health;
 
@@ -43,10 +44,6 @@ const BATCH_MAX: usize = 512;
 
 /// How soon a change by another process is noticed while nothing else happens.
 const IDLE: Duration = Duration::from_millis(200);
-
-/// How many failed commits within how long turn writing off.
-const STRIKES_MAX: usize = 3;
-const STRIKES_WITHIN: Duration = Duration::from_mins(1);
 
 /// The writing thread's own.
 pub(super) struct Writer {
@@ -61,7 +58,8 @@ pub(super) struct Writer {
     disk: Disk,
     strikes: Strikes,
     log: LogWatch,
-    checkpoints: Arc<Waiting<()>>,
+    // Where the checkpoint thread is asked, once there is one: a short life needs none.
+    checkpoints: Option<Arc<Waiting<()>>>,
     others: Vec<JoinHandle<()>>,
     // Let go of last.
     held: Option<HeldLock>,
@@ -88,15 +86,10 @@ impl Writer {
             disk,
             strikes: Strikes::default(),
             log,
-            checkpoints: Arc::new(Waiting::new()),
+            checkpoints: None,
             others: Vec::new(),
             held: Some(held),
         }
-    }
-
-    /// Where the checkpoint thread is asked.
-    pub(super) fn checkpoints(&self) -> Arc<Waiting<()>> {
-        Arc::clone(&self.checkpoints)
     }
 
     /// Ends this thread before the writer ends.
@@ -129,16 +122,39 @@ impl Writer {
             self.carry_out(&mut batch);
         }
         let settled = batch.settle();
+        for read in settled.reads {
+            readers::answer(&self.connection, &self.shared, read);
+        }
         match self.log.due() {
             Due::Nothing => {}
-            // Asked already is as good.
-            Due::Ask => drop(self.checkpoints.push((), Some(1))),
+            Due::Ask => self.ask_for_checkpoint(),
             Due::Here => {
                 let copied = checkpoint::copy_log(&self.connection, &self.shared);
                 self.log_has_holes |= copied.is_err();
             }
         }
         settled.left
+    }
+
+    /// Has the log copied by the thread for that, which is started at the first time.
+    fn ask_for_checkpoint(&mut self) {
+        if self.checkpoints.is_none() {
+            let asked = Arc::new(Waiting::new());
+            let (place, shared) = (self.place.clone(), Arc::clone(&self.shared));
+            let queue = Arc::clone(&asked);
+            match open::spawn("store-log", move || {
+                checkpoint::run(&place, &queue, &shared);
+            }) {
+                Ok(thread) => self.joins(thread),
+                // The log grows until the writer copies it.
+                Err(error) => tracing::warn!(%error, "nobody copies the log"),
+            }
+            self.checkpoints = Some(asked);
+        }
+        if let Some(checkpoints) = &self.checkpoints {
+            // Asked already is as good.
+            let _ = checkpoints.push((), Some(1));
+        }
     }
 
     /// Tries until the batch is committed or everything in it is refused.
@@ -232,9 +248,7 @@ impl Writer {
             Ok(connection) => {
                 // The old one is closed here and not before. A connection that closes as the last
                 // one lets go of the shared memory, and when it cannot empty the log, the next one
-                // reads the refused commit out of it. No test can tell: the checkpoint thread's
-                // connection has read the schema when it was set up and keeps the shared memory
-                // as long as we write. The order makes us independent of that.
+                // reads the refused commit out of it.
                 self.connection = connection;
                 self.level = None;
                 self.data_version = None;
@@ -281,13 +295,32 @@ impl Writer {
         self.data_version = now;
     }
 
-    fn end(mut self, left: Option<Left>) {
+    /// Has the close leave a log that may stay. One that may have holes never does: a commit that was
+    /// refused would be found in it.
+    fn leave_log(&self) {
+        if !self.log.may_stay() || self.log_has_holes || self.strikes.any() {
+            return;
+        }
+        let stays = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        if let Err(error) = self.connection.set_db_config(stays, true) {
+            tracing::debug!(%error, "the log is copied home");
+        }
+    }
+
+    fn end_others(&self) {
         self.shared.reads.close();
-        self.checkpoints.close();
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.close();
+        }
+    }
+
+    fn end(mut self, left: Option<Left>) {
+        self.end_others();
         for thread in self.others.drain(..) {
             // A thread that panicked has ended as well.
             let _ = thread.join();
         }
+        self.leave_log();
         let held = self.held.take();
         // Closes the connection, as the last one of this process.
         drop(self);
@@ -308,8 +341,7 @@ impl Drop for Writer {
     /// Also when the thread panics: nobody may wait for an answer that never comes.
     fn drop(&mut self) {
         self.shared.writes.abandon();
-        self.shared.reads.close();
-        self.checkpoints.close();
+        self.end_others();
     }
 }
 
@@ -321,29 +353,6 @@ impl Tally {
         }
         self.operations
             .fetch_add(operations as u64, Ordering::Relaxed);
-    }
-}
-
-/// When commits failed, as far as that still matters.
-#[derive(Debug, Default)]
-struct Strikes {
-    recent: VecDeque<Instant>,
-    out: bool,
-}
-
-impl Strikes {
-    /// Notes a failed commit; whether it was the one too many. There is no way back.
-    fn add(&mut self, now: Instant) -> bool {
-        self.recent.push_back(now);
-        self.recent
-            .retain(|at| now.saturating_duration_since(*at) < STRIKES_WITHIN);
-        let first = !self.out && self.recent.len() >= STRIKES_MAX;
-        self.out |= first;
-        first
-    }
-
-    fn are_out(&self) -> bool {
-        self.out
     }
 }
 
@@ -375,24 +384,4 @@ fn is_io(source: &Source) -> bool {
 )]
 fn monotonic() -> Instant {
     Instant::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn three_failures_within_a_minute_turn_writing_off_for_good() {
-        let start = monotonic();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut strikes = Strikes::default();
-        assert!(!strikes.add(at(0)));
-        assert!(!strikes.add(at(30)));
-        assert!(!strikes.add(at(61)), "the first was over a minute ago");
-        assert!(!strikes.are_out());
-        assert!(strikes.add(at(80)));
-        assert!(!strikes.add(at(81)), "told once");
-        assert!(!strikes.add(at(1_000)));
-        assert!(strikes.are_out());
-    }
 }

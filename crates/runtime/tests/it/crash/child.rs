@@ -204,11 +204,8 @@ impl Child {
                 Appended::Repeated(repeated) => format!("repeated {}", repeated.row.id),
             });
         });
-        // A refusal is told to the reply.
-        let _ = self
-            .handle
-            .add_with(thread.parse().unwrap(), add, reply)
-            .await;
+        let thread = thread.parse().unwrap();
+        self.handle.add_with(thread, add, reply).await;
     }
 
     async fn start(&self, number: &str, thread: &str, client: &str, text: &str) {

@@ -146,7 +146,7 @@ fn a_row_under_way_can_neither_be_updated_nor_deleted_nor_retried() {
     let change = Update {
         thread: id(THREAD),
         row: id(5),
-        params: json("new"),
+        params: json("new").into(),
         at_ms: 30,
     };
     let refused = fixture.run(|db| update(db, &change));
@@ -165,12 +165,12 @@ fn an_update_changes_the_content_and_nothing_else() {
     let change = Update {
         thread: id(THREAD),
         row: id(5),
-        params: Json::new("{\"zero\":\"\u{0}\"}"),
+        params: Json::new("{\"zero\":\"\u{0}\"}").into(),
         at_ms: 30,
     };
     let changed = fixture.run(|db| update(db, &change)).unwrap();
     let expected = Row {
-        params: change.params.clone(),
+        params: change.params.rewrite(&json("new")),
         updated_ms: 30,
         ..before
     };
@@ -299,7 +299,7 @@ fn nothing_is_done_to_the_queue_of_an_archived_or_missing_thread() {
     let change = Update {
         thread,
         row: id(5),
-        params: json("new"),
+        params: json("new").into(),
         at_ms: 30,
     };
     let refused = [

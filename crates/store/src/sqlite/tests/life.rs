@@ -52,6 +52,61 @@ async fn a_closed_store_leaves_what_was_written_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_short_log_may_stay_and_a_long_one_is_brought_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let wal = folder.path().join("lanes.db-wal");
+    let short = |number| {
+        let mut options = options(folder.path(), number);
+        options.readers = 0;
+        options.log_at_close = LogAtClose::StaysShort;
+        with_notes(SqliteStore::open(options).unwrap())
+    };
+    let store = short(1).await;
+    note(&store, DURABLE, "first").await.unwrap();
+    store.shut_down(delete_worker).await.unwrap();
+    assert!(wal.exists(), "it is short");
+    let store = short(2).await;
+    assert_eq!(notes(&store).await, ["first"]);
+    assert_eq!(worker_rows(&store).await, 1);
+    let long = "x".repeat(2 << 20);
+    note(&store, DURABLE, long.clone()).await.unwrap();
+    store.shut_down(delete_worker).await.unwrap();
+    assert!(!wal.exists(), "it is long");
+    let store = short(3).await;
+    assert_eq!(notes(&store).await, ["first".to_owned(), long]);
+    store.shut_down(delete_worker).await.unwrap();
+    assert!(wal.exists());
+    let next = open(folder.path(), 4).await;
+    next.shut_down(delete_worker).await.unwrap();
+    assert!(!wal.exists(), "others bring it home");
+}
+
+#[tokio::test]
+async fn a_store_without_readers_reads_what_was_submitted_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), 1);
+    options.readers = 0;
+    let store = with_notes(SqliteStore::open(options).unwrap()).await;
+    let gate = Gate::hold(&store).await;
+    let written = note(&store, DURABLE, "before");
+    let read = store.read("count the notes", |db| {
+        let count = "SELECT count(*) FROM note";
+        let counted = db
+            .connection
+            .query_row(count, [], |row| row.get::<_, i64>(0));
+        counted.map_err(noting)
+    });
+    gate.open().await;
+    assert_eq!(soon("the read", read).await.unwrap(), 1);
+    soon("the write", written).await.unwrap();
+    let commits = store.counts().commits;
+    assert_eq!(notes(&store).await, ["before"]);
+    assert_eq!(store.counts().commits, commits, "a read is no commit");
+    let refused = store.read("fail", |_| Err::<(), _>(StoreError::QueueEmpty));
+    assert!(matches!(refused.await, Err(StoreError::QueueEmpty)));
+}
+
+#[tokio::test]
 async fn a_close_whose_last_write_fails_still_ends_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), 1).await;

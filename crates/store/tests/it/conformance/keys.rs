@@ -152,7 +152,7 @@ async fn a_key_still_stands_for_what_was_first_sent_after_an_update(db: Db) {
     let update = turnlane_store::queue::Update {
         thread: thread(),
         row: row_id("a"),
-        params: json("\"y\""),
+        params: json("\"y\"").into(),
         at_ms: NOW,
     };
     hand.update_row(update).await.unwrap();

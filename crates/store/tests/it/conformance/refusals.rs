@@ -16,7 +16,7 @@ fn update(name: &str) -> Update {
     Update {
         thread: thread(),
         row: row_id(name),
-        params: json("{\"say\":\"other\"}"),
+        params: json("{\"say\":\"other\"}").into(),
         at_ms: NOW + 5,
     }
 }

@@ -1,7 +1,9 @@
 //! New orders of the rows that wait, of all and of one.
 
 use turnlane_store::StoreError;
-use turnlane_store::queue::{Move, MoveTo, RowState};
+use turnlane_store::queue::{
+    Appended, Move, MoveTo, QueueFrom, QueueQuery, Rewriting, RowState, Update,
+};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -18,6 +20,7 @@ on_one_worker![
     a_row_under_way_is_neither_moved_nor_a_mark_for_others,
     a_row_added_after_a_reorder_stands_at_the_end,
     a_failed_row_that_becomes_the_head_holds_the_lane,
+    a_row_is_shown_with_the_number_of_rows_in_front_of_it,
 ];
 
 fn ids(names: &[&str]) -> Vec<turnlane_store::RowId> {
@@ -173,4 +176,42 @@ async fn a_failed_row_that_becomes_the_head_holds_the_lane(db: Db) {
     hand.finish(&turn).await;
     not_now(hand.claim(head()).await.unwrap());
     assert_eq!(hand.state("a").await, RowState::Blocked);
+}
+
+async fn a_row_is_shown_with_the_number_of_rows_in_front_of_it(db: Db) {
+    let hand = db.one().await;
+    for (name, ahead) in [("hidden", 0), ("a", 1), ("b", 2), ("c", 3)] {
+        let added = hand.append(append(row(name))).await.unwrap();
+        let Appended::New(added) = added.value else {
+            panic!("{name} was there");
+        };
+        assert_eq!(added.ahead, Some(ahead), "{name}");
+    }
+    hand.claim_head().await;
+    let moved = hand.move_row(move_to("c", MoveTo::Index(1))).await.unwrap();
+    assert_eq!(moved.value.ahead, Some(1));
+    let stays = hand.move_row(move_to("c", MoveTo::Index(1))).await.unwrap();
+    assert_eq!(stays.value.ahead, Some(1));
+    let update = Update {
+        thread: thread(),
+        row: row_id("b"),
+        params: Rewriting::new(|before| json(&format!("[{}]", before.as_str()))),
+        at_ms: NOW,
+    };
+    let updated = hand.update_row(update).await.unwrap().value;
+    assert_eq!(updated.ahead, Some(2));
+    assert!(updated.params.as_str().starts_with('['));
+    let from_the_second = QueueQuery {
+        thread: thread(),
+        from: QueueFrom::After(moved.value.position.unwrap()),
+        limit: 1,
+    };
+    let page = hand.queue(from_the_second).await.unwrap();
+    assert_eq!(page.rows[0].ahead, Some(2));
+    let query = QueueQuery {
+        from: QueueFrom::Offset(1),
+        ..from_the_second
+    };
+    let page = hand.queue(query).await.unwrap();
+    assert_eq!(page.rows[0].ahead, Some(1));
 }

@@ -177,7 +177,12 @@ pub(crate) fn fifo(seen: &Seen<'_>) -> Verdict {
         holds(before == after, || format!("{before:?} became {after:?}"))?;
     }
     let positions: Vec<_> = seen.after.queue.iter().map(|row| row.position).collect();
-    holds(positions.is_sorted(), || format!("{positions:?}"))
+    holds(positions.is_sorted(), || format!("{positions:?}"))?;
+    let ahead: Vec<_> = seen.after.queue.iter().map(|row| row.ahead).collect();
+    holds(
+        ahead.iter().copied().eq((0..).map(Some).take(ahead.len())),
+        || format!("{ahead:?}"),
+    )
 }
 
 /// 5. The fence only grows, with every claim and every change of owner; what is refused changed

@@ -149,6 +149,7 @@ impl Lane {
             last_turn: None,
             source: new.source.clone(),
             position: None,
+            ahead: None,
             state,
             not_before_ms: new.not_before_ms,
             attempts: 0,
@@ -181,9 +182,10 @@ impl Lane {
         Ok(append.row.id)
     }
 
-    pub(crate) fn update(&mut self, row: RowId, params: &Json) -> End<()> {
+    pub(crate) fn update(&mut self, row: RowId, change: impl Fn(&Json) -> Json) -> End<()> {
         self.is_visible(row)?;
-        self.stored(row).params = params.clone();
+        let row = self.stored(row);
+        row.params = change(&row.params);
         Ok(())
     }
 

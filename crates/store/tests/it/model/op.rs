@@ -354,6 +354,7 @@ pub(crate) fn plain(row: Row) -> Row {
     let cancelled = row.state == RowState::Cancelled;
     Row {
         position: None,
+        ahead: None,
         updated_ms: 0,
         ended_ms: row.ended_ms.map(|at_ms| if cancelled { 0 } else { at_ms }),
         ..row

@@ -219,7 +219,7 @@ impl Step {
             Kind::Update => Op::Update(Update {
                 thread,
                 row,
-                params: json(&format!("{}", self.more)),
+                params: json(&format!("{}", self.more)).into(),
                 at_ms,
             }),
             Kind::Delete => Op::Delete(thread, row, at_ms),

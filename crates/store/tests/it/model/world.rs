@@ -145,7 +145,7 @@ impl World {
             }
             Op::Update(update) => {
                 let lane = self.lane(update.thread);
-                lane.update(update.row, &update.params)?;
+                lane.update(update.row, |params| update.params.rewrite(params))?;
                 Ok(End::Row(shown(lane, update.row)))
             }
             Op::Delete(thread, row, at_ms) => {

@@ -151,7 +151,7 @@ async fn order(player: &mut Player<'_>) {
     let update = Update {
         thread: a,
         row: id(1),
-        params: json("other"),
+        params: json("other").into(),
         at_ms: 32,
     };
     let step = player.step("update", |store| store.update_row(update.clone()));
