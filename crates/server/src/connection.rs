@@ -34,7 +34,7 @@ use crate::subscriptions::Followed;
 
 /// Notifications that only clients with `experimentalApi` get.
 const EXPERIMENTAL: &[&str] = &[
-    "thread/queue/changed",
+    method::THREAD_QUEUE_CHANGED,
     method::THREAD_SETTINGS_UPDATED,
     method::THREAD_REVERTED,
     "process/outputDelta",
@@ -167,6 +167,7 @@ impl Connection {
 
     /// Serves the connection until it ends.
     pub(crate) async fn run(self: Arc<Self>, mut inbox: Inbox) -> CloseReason {
+        let listed = Listed(&self);
         while let Some(message) = inbox.next().await {
             match message {
                 Incoming::Request(request) => self.take(request),
@@ -175,7 +176,7 @@ impl Connection {
             }
         }
         drop(inbox);
-        self.shared.hub.remove(self.id);
+        drop(listed);
         self.leave_all().await;
         self.commands.end().await;
         let reason = self.peer.closed().await;
@@ -246,6 +247,16 @@ impl Connection {
             None => drop(tokio::spawn(running)),
             Some(thread) => self.order.add(thread, running),
         }
+    }
+}
+
+/// A connection that all others may be told of; taken out of the hub also when its task is dropped,
+/// since the two hold each other.
+struct Listed<'a>(&'a Connection);
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.0.shared.hub.remove(self.0.id);
     }
 }
 

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::method::{SortDirection, ThreadSortKey};
+use turnlane_runtime::store::queue::QueueFrom;
 use turnlane_runtime::store::thread::{Direction, ThreadPlace};
 
 /// How many a page has when nobody says.
@@ -18,6 +19,25 @@ const LIMIT_MAX: u32 = 100;
 /// How many a page has.
 pub(crate) fn limit(asked: Option<u32>) -> u32 {
     asked.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
+}
+
+/// A cursor of `thread/queue/list`: behind the row at this position.
+pub(crate) fn of_queue(position: i64) -> String {
+    format!("p{position}")
+}
+
+/// Where a page of a queue begins; a plain number is an offset, as Codex has it.
+pub(crate) fn read_queue(cursor: &str) -> Result<QueueFrom, ErrorObject> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let from = match cursor.strip_prefix('p') {
+        Some(position) => position.parse().ok().map(QueueFrom::After),
+        // Beyond the end is the end, however far.
+        None if !cursor.is_empty() && digits(cursor) => {
+            Some(QueueFrom::Offset(cursor.parse().unwrap_or(u32::MAX)))
+        }
+        None => None,
+    };
+    from.ok_or_else(|| ErrorObject::invalid_cursor(cursor))
 }
 
 /// Whether a page begins at its place or behind it.

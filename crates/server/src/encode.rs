@@ -23,7 +23,7 @@ use turnlane_runtime::{Notice, NoticeBody};
 use crate::broker::{Broker, Question};
 use crate::settings::shown;
 
-pub(crate) use queue::{METHOD as QUEUE_CHANGED, queue_changed, row as queue_row};
+pub(crate) use queue::{METHOD as QUEUE_CHANGED, queue_changed};
 
 /// How long a notification may be.
 pub(crate) const NOTIFICATION_BYTES_MAX: usize = 1024 * 1024;

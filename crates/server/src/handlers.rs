@@ -12,6 +12,7 @@ pub(crate) mod thread_history;
 pub(crate) mod thread_list;
 pub(crate) mod thread_loaded;
 pub(crate) mod thread_name;
+pub(crate) mod thread_queue;
 pub(crate) mod thread_read;
 pub(crate) mod thread_resume;
 pub(crate) mod thread_revert;

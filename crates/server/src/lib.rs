@@ -18,6 +18,7 @@ mod broker;
 mod commands;
 mod connection;
 mod cursors;
+mod embedded;
 mod encode;
 mod errors;
 mod git;
@@ -34,5 +35,11 @@ mod view;
 mod watcher;
 
 pub use answers::{Facts, Key};
+pub use embedded::{Embedded, EmbeddedConfig, EmbeddedError};
 pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
 pub use server::Server;
+
+/// The namespaces of ours that are built, as `initialize` names them.
+pub fn features() -> Vec<String> {
+    ["queue", "approval", "replay"].map(str::to_owned).to_vec()
+}

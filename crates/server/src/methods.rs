@@ -18,8 +18,8 @@ use turnlane_rpc::{Params, Responder};
 use crate::connection::Connection;
 use crate::handlers::{
     approval, thread_archive, thread_background, thread_fork, thread_history, thread_list,
-    thread_loaded, thread_name, thread_read, thread_resume, thread_revert, thread_settings,
-    thread_start, turn_interrupt, turn_start, turn_steer,
+    thread_loaded, thread_name, thread_queue, thread_read, thread_resume, thread_revert,
+    thread_settings, thread_start, turn_interrupt, turn_start, turn_steer,
 };
 
 /// Who may call a method.
@@ -165,7 +165,7 @@ where
 
 /// The table of all methods but `initialize`, which the connection answers itself.
 pub(crate) fn methods() -> Methods {
-    processes(offers(threads(Methods::default())))
+    processes(offers(queue(threads(Methods::default()))))
 }
 
 /// Threads, turns, approvals.
@@ -200,6 +200,26 @@ fn threads(methods: Methods) -> Methods {
         .on("turn/interrupt", Open, PerThread, submitted(turn_interrupt::interrupt))
         .on("approval/list", Events, Free, answered(approval::list))
         .on("approval/respond", Events, Free, answered(approval::respond))
+}
+
+/// The turns that wait.
+#[rustfmt::skip] // As above.
+fn queue(methods: Methods) -> Methods {
+    use Gate::Experimental;
+    use Order::{Free, PerThread};
+    use turnlane_protocol::method::thread_queue as name;
+
+    methods
+        .on(name::ADD, Experimental, PerThread, submitted(thread_queue::add))
+        .on(name::LIST, Experimental, Free, answered(thread_queue::list))
+        .on(name::UPDATE, Experimental, PerThread, submitted(thread_queue::update))
+        .on(name::DELETE, Experimental, PerThread, submitted(thread_queue::delete))
+        .on(name::REORDER, Experimental, PerThread, submitted(thread_queue::reorder))
+        .on(name::START, Experimental, PerThread, submitted(thread_queue::start))
+        .on(name::RETRY, Experimental, PerThread, submitted(thread_queue::retry))
+        .on(name::MOVE, Experimental, PerThread, submitted(thread_queue::move_row))
+        .on(name::PAUSE, Experimental, PerThread, submitted(thread_queue::pause))
+        .on(name::RESUME, Experimental, PerThread, submitted(thread_queue::resume))
 }
 
 /// What a server has: account, models, configuration, lists.

@@ -16,6 +16,7 @@ use turnlane_runtime::store::Health;
 
 use crate::broker::Broker;
 use crate::connection::{Connection, Introduced};
+use crate::handlers::thread_queue::Swept;
 use crate::hub::{ConnectionId, Hub};
 use crate::methods::{Methods, methods};
 use crate::metrics::{Metrics, Others};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) broker: Broker,
     pub(crate) feeds: Feeds,
     pub(crate) metrics: Metrics,
+    pub(crate) swept: Swept,
     ids: RequestIds,
     budget: Budget,
     stopping: CancellationToken,
@@ -56,6 +58,7 @@ impl Server {
             broker: Broker::new(ids.clone()),
             feeds: Feeds::default(),
             metrics: Metrics::default(),
+            swept: Swept::default(),
             ids,
             budget: Budget::default(),
             stopping: CancellationToken::new(),

@@ -111,8 +111,8 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
 
 /// Refuses a policy that this machine cannot enforce.
 pub(crate) fn check_sandbox(cx: &Connection, policy: &SandboxPolicy) -> Result<(), ErrorObject> {
-    let report = cx.shared().options.service.report();
-    turnlane_exec_server::policy::check_machine(report, policy)
+    let machine = &cx.shared().options.service;
+    turnlane_exec_server::policy::check_machine(machine, policy)
         .map_err(ErrorObject::sandbox_unavailable)
 }
 

@@ -4,24 +4,26 @@
 //! loaded now, never from a request. A payload that cannot be read is an internal error for a
 //! thread, and is left out for an item, so that one bad item hides no history.
 
+mod queue;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::handshake::COMPAT_VERSION;
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId, TurnId};
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::thread::{
-    GitInfo, QueueBlocked, QueuePaused, QueueSummary, QueueWaiting, SessionSource, SubAgentSource,
-    Thread, ThreadEnvironment, ThreadStatus,
+    GitInfo, SessionSource, SubAgentSource, Thread, ThreadEnvironment, ThreadStatus,
 };
 use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
-use turnlane_protocol::turn_error::TurnError;
 use turnlane_runtime::Settings;
-use turnlane_runtime::store::lane::{Head, LaneView};
+use turnlane_runtime::store::lane::LaneView;
 use turnlane_runtime::store::thread::ThreadRow;
 use turnlane_runtime::store::turn::{ItemRow, TurnRow, TurnStatus as StoredStatus};
 use turnlane_runtime::store::{Json, ThreadId as StoredThread, TurnId as StoredTurn};
+
+pub(crate) use queue::{queue, queue_state, queued_turn, row_id};
 
 /// What is shown of a thread and is in no column of the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,39 +144,6 @@ fn source(word: &str, detail: Option<&str>) -> SessionSource {
     }
 }
 
-/// A queue in short.
-pub(crate) fn queue(lane: &LaneView) -> QueueSummary {
-    let kind = |word: &str| serde_json::from_value(Value::from(word)).ok();
-    QueueSummary {
-        depth: lane.depth,
-        paused: lane.paused.as_ref().map(|paused| QueuePaused {
-            reason: paused.reason.clone(),
-            by: paused.by.clone(),
-            since_ms: paused.since_ms,
-        }),
-        waiting: lane.waiting.as_ref().and_then(|waiting| {
-            Some(QueueWaiting {
-                kind: kind(&waiting.kind)?,
-                message: waiting.message.clone(),
-                since_ms: waiting.since_ms,
-                until_ms: waiting.until_ms,
-            })
-        }),
-        blocked: match &lane.head {
-            Head::Failed { row, failure } => Some(QueueBlocked {
-                queued_turn_id: QueuedTurnId::from_uuid(row.as_uuid()),
-                message: failure_text(failure),
-            }),
-            Head::None | Head::Due { .. } | Head::BoundElsewhere { .. } => None,
-        },
-    }
-}
-
-fn failure_text(failure: &Json) -> String {
-    let error: Result<TurnError, _> = serde_json::from_str(failure.as_str());
-    error.map_or_else(|_| "the turn failed".to_owned(), |error| error.message)
-}
-
 /// An item, unless it cannot be read any more.
 pub(crate) fn item(row: &ItemRow) -> Option<ThreadItem> {
     let item = serde_json::from_str(row.body.as_str());
@@ -208,12 +177,4 @@ pub(crate) fn turn(row: &TurnRow, items: Vec<ThreadItem>, view: ItemsView) -> Tu
 
 fn payload<T: DeserializeOwned>(json: &Json) -> Option<T> {
     serde_json::from_str(json.as_str()).ok()
-}
-
-/// A row of the queue, as `turn/start` answers it.
-pub(crate) fn row(row: &turnlane_runtime::store::queue::Row) -> Option<Map<String, Value>> {
-    match crate::encode::queue_row((0, row)) {
-        Value::Object(members) => Some(members),
-        _ => None,
-    }
 }

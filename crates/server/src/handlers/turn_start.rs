@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use turnlane_protocol::error::{ErrorObject, MissingThread};
-use turnlane_protocol::ids::QueuedTurnId;
 use turnlane_protocol::input;
 use turnlane_protocol::method::turn_start::METHOD;
 use turnlane_protocol::method::{BoundTo, TurnStartAnswer, TurnStartParams, WhenBusy};
@@ -48,7 +46,7 @@ pub(crate) async fn start(cx: Arc<Connection>, params: TurnStartParams, responde
     let reply = Reply::new(move |answer: Result<StartAnswer, Error>| match answer {
         Ok(answer) => {
             if let (StartAnswer::Queued(row), Bound::ToThisWorker) = (&answer, bound) {
-                cx.bind(thread, QueuedTurnId::from_uuid(row.id.as_uuid()));
+                cx.bind(thread, view::row_id(row.id));
             }
             responder.result(&shown(&answer));
             if let Join::New(joined) = joined {
@@ -77,6 +75,28 @@ fn checked(
         missing: MissingThread::NotFound,
     };
     input::check(&params.input)?;
+    check_settings(cx, &mut params)?;
+    let request = StartRequest {
+        how: match params.when_busy {
+            None => StartHow::OrSteer,
+            Some(WhenBusy::Queue) => StartHow::OrQueue,
+            Some(WhenBusy::Reject) => StartHow::OrReject,
+        },
+        key: params.idempotency_key.clone(),
+        bound: match params.bound_to {
+            Some(BoundTo::Connection) => Bound::ToThisWorker,
+            None => Bound::No,
+        },
+        params,
+    };
+    Ok((about, request))
+}
+
+/// Refuses what could never be started, whatever is said to the agent; makes paths absolute.
+pub(crate) fn check_settings(
+    cx: &Connection,
+    params: &mut TurnStartParams,
+) -> Result<(), ErrorObject> {
     let sandbox = params.chosen_sandbox();
     let sandbox = sandbox.map_err(|_| ErrorObject::sandbox_disagreement())?;
     if let (Some(_), Some(_)) = (&params.permissions, sandbox) {
@@ -92,20 +112,7 @@ fn checked(
     if let Some(schema) = &params.output_schema {
         check_schema(schema).map_err(|why| ErrorObject::invalid_output_schema(&why))?;
     }
-    let request = StartRequest {
-        how: match params.when_busy {
-            None => StartHow::OrSteer,
-            Some(WhenBusy::Queue) => StartHow::OrQueue,
-            Some(WhenBusy::Reject) => StartHow::OrReject,
-        },
-        key: params.idempotency_key.clone(),
-        bound: match params.bound_to {
-            Some(BoundTo::Connection) => Bound::ToThisWorker,
-            None => Bound::No,
-        },
-        params,
-    };
-    Ok((about, request))
+    Ok(())
 }
 
 fn shown(answer: &StartAnswer) -> TurnStartAnswer {
@@ -126,7 +133,7 @@ fn shown(answer: &StartAnswer) -> TurnStartAnswer {
 
 fn waiting(row: &Row) -> TurnStartAnswer {
     let mut turn = Turn::accepted(view::turn_id(row.turn));
-    turn.queued_turn_id = Some(QueuedTurnId::from_uuid(row.id.as_uuid()));
-    let queued_turn: Option<Map<String, Value>> = view::row(row);
+    turn.queued_turn_id = Some(view::row_id(row.id));
+    let queued_turn = Some(Box::new(view::queued_turn(row)));
     TurnStartAnswer { turn, queued_turn }
 }

@@ -144,7 +144,7 @@ impl World {
             worker_id: WorkerId::at(1, [1; 10]),
             process_spawn: ProcessSpawn::Allow,
             on_interrupt: AfterInterrupt::Continue,
-            features: vec!["approval".to_owned(), "replay".to_owned()],
+            features: turnlane_server::features(),
         });
         Self {
             runtime,
@@ -157,9 +157,18 @@ impl World {
 
     /// Stops server and runtime, and starts others on the same database.
     pub(crate) async fn restart(self, script: &str) -> Self {
+        let options = turnlane_runtime::Options::default();
+        self.restart_with(script, options).await
+    }
+
+    /// As [`World::restart`], with these options.
+    pub(crate) async fn restart_with(
+        self,
+        script: &str,
+        options: turnlane_runtime::Options,
+    ) -> Self {
         self.server.stop().await;
         self.runtime.stop(std::time::Duration::ZERO).await.unwrap();
-        let options = turnlane_runtime::Options::default();
         Self::start_in(self.folder, script, options).await
     }
 
@@ -229,6 +238,13 @@ pub(crate) fn open(path: &Path) -> Arc<dyn Store> {
 pub(crate) struct Client(pub(crate) TestClient);
 
 impl Client {
+    /// A client on this connection with the capabilities of Codex's own.
+    pub(crate) async fn greeted(duplex: turnlane_rpc::Duplex) -> Self {
+        let mut client = Self(TestClient::new(duplex));
+        client.initialize(json!({"experimentalApi": true})).await;
+        client
+    }
+
     async fn initialize(&mut self, capabilities: Value) {
         let params = json!({"clientInfo": {"name": "test", "title": null, "version": "1"},
             "capabilities": capabilities});
