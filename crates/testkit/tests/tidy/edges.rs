@@ -58,6 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("turnlane-cli", ALL),
+    ("turnlane-benchkit", &[]),
     ("turnlane-testkit", &["turnlane-protocol", "turnlane-rpc"]),
 ];
 
@@ -84,7 +85,13 @@ const BENCHMARK_PREFIX: &str = "turnlane-bench-";
 const BANNED: &[&str] = &["openssl-sys", "aws-lc-sys"];
 
 /// Further edges of tests. Any crate's tests may use the test kit.
-const ALLOWED_IN_TESTS: &[(&str, &str)] = &[("turnlane-server", "turnlane-engine")];
+const ALLOWED_IN_TESTS: &[(&str, &str)] = &[
+    ("turnlane-server", "turnlane-engine"),
+    ("turnlane", "turnlane-engine"),
+    ("turnlane", "turnlane-runtime"),
+    ("turnlane", "turnlane-server"),
+    ("turnlane", "turnlane-store"),
+];
 
 /// A dependency of one package of the workspace on another.
 #[derive(Clone, Debug)]
