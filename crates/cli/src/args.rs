@@ -2,12 +2,15 @@
 
 mod app_server;
 mod auth;
+pub(crate) mod exec;
 mod exec_server;
+mod usage;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use app_server::{AppServer, AppServerCommand, GenerateJsonSchema};
 pub(crate) use auth::AuthArgs;
+pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 
 /// A durable runtime for coding agents.
@@ -30,6 +33,7 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
+  turnlane exec 'what does this repository do?'           one turn, here and now
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what this machine can contain and confine
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
@@ -46,6 +50,13 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run one turn without a person: a prompt in, the answer out
+    ///
+    /// Made to stand where `codex exec` stands: the same arguments, the same events with --json, the
+    /// same exit codes. A thread that is busy is waited for, a signal leaves nothing running, and
+    /// whatever was answered is on disk.
+    Exec(Box<Exec>),
+
     /// Serve threads and turns to clients such as the Codex terminal UI and the official SDKs
     ///
     /// It speaks Codex's app-server protocol and runs turns with its own agent loop, against any

@@ -2,5 +2,6 @@
 
 pub(crate) mod app_server;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod exec_server;
 pub(crate) mod schema;

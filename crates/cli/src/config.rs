@@ -31,17 +31,31 @@ pub(crate) struct Config {
     pub(crate) server: ServerConfig,
     /// What is shared with Codex, with the chosen profile, and the table `native`.
     pub(crate) shared: Map<String, Value>,
+    /// What becomes of keys of ours that nobody knows.
+    pub(crate) unknown: Unknown,
 }
 
-/// Where configuration comes from, lowest first: Codex's file, ours, `-c`.
+/// What becomes of a key of ours that nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    #[default]
+    Warned,
+    Refused,
+}
+
+/// Where configuration comes from, lowest first: Codex's file, ours, a profile's, `-c`.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     /// `config.toml` in `$CODEX_HOME`; only keys we share are read.
     pub(crate) codex: Option<PathBuf>,
     /// `config.toml` in our folder.
     pub(crate) own: PathBuf,
+    /// `NAME.config.toml` in `$CODEX_HOME`, where a profile was chosen by name; must exist.
+    pub(crate) profile: Option<PathBuf>,
     /// `-c key=value`, in their order.
     pub(crate) overrides: Vec<String>,
+    /// What becomes of keys of ours that nobody knows.
+    pub(crate) unknown: Unknown,
 }
 
 impl Layers {
@@ -49,13 +63,24 @@ impl Layers {
         Self {
             codex: codex_home.map(|home| home.join(FILE)),
             own: home.join(FILE),
+            profile: None,
             overrides: overrides.to_vec(),
+            unknown: Unknown::default(),
         }
+    }
+
+    /// With the file of a profile that was chosen by name.
+    pub(crate) fn with_profile(mut self, codex_home: &Path, name: &str) -> Self {
+        self.profile = Some(codex_home.join(format!("{name}.{FILE}")));
+        self
     }
 
     /// Reads all of them.
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
-        let mut config = Config::default();
+        let mut config = Config {
+            unknown: self.unknown,
+            ..Config::default()
+        };
         if let Some(path) = &self.codex
             && let Some(text) = read(path)?
         {
@@ -63,6 +88,11 @@ impl Layers {
         }
         if let Some(text) = read(&self.own)? {
             config.apply(&Source::file(&self.own, &text), Whose::Ours)?;
+        }
+        if let Some(path) = &self.profile {
+            let text = std::fs::read_to_string(path);
+            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+            config.apply(&Source::file(path, &text), Whose::Codex)?;
         }
         for given in &self.overrides {
             let text = override_as_toml(given)?;
@@ -137,8 +167,14 @@ impl Config {
     ) -> anyhow::Result<()> {
         let sections = ServerConfig::SECTIONS.iter().chain(&["exec_server"]);
         let Some(known) = sections.copied().find(|known| *known == name) else {
-            source.warn(at, &format!("unknown key `{name}`"));
-            return Ok(());
+            let complaint = format!("unknown key `{name}`");
+            return match self.unknown {
+                Unknown::Warned => {
+                    source.warn(at, &complaint);
+                    Ok(())
+                }
+                Unknown::Refused => Err(source.error(Some(at), &complaint)),
+            };
         };
         let Some(table) = value.as_table() else {
             return Err(source.error(Some(at), &format!("{name}: expected a table")));
@@ -151,6 +187,24 @@ impl Config {
     }
 }
 
+/// The shared keys of `-c key=value`, without what any file says.
+pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let mut keys = Map::new();
+    for given in overrides {
+        let text = override_as_toml(given)?;
+        let source = Source::flag(given, &text);
+        let table = DeTable::parse(&text)
+            .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
+        for (name, value) in table.get_ref() {
+            let name = name.get_ref().as_ref();
+            if shared::knows(name) {
+                shared::lay(&mut keys, &source, name, value)?;
+            }
+        }
+    }
+    Ok(keys)
+}
+
 /// `a.b=1` is TOML already; `a.b=word` becomes a string, so that nobody has to quote twice.
 fn override_as_toml(given: &str) -> anyhow::Result<String> {
     let Some((key, value)) = given.split_once('=') else {
@@ -160,8 +214,9 @@ fn override_as_toml(given: &str) -> anyhow::Result<String> {
     if DeTable::parse(&as_it_is).is_ok() {
         return Ok(as_it_is);
     }
-    let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(format!("{key} = \"{quoted}\""))
+    // A JSON string is a TOML string, line ends and all.
+    let quoted = Value::from(value);
+    Ok(format!("{key} = {quoted}"))
 }
 
 #[cfg(test)]

@@ -83,14 +83,15 @@ pub(crate) fn sandbox_policy(
     }))
 }
 
+/// What the configuration says of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
+pub(crate) enum Trust {
     Trusted,
     Unknown,
 }
 
 /// Whether the configuration trusts the directory, or the repository it is in.
-fn trust(shared: &Map<String, Value>, cwd: &Path) -> Trust {
+pub(crate) fn trust(shared: &Map<String, Value>, cwd: &Path) -> Trust {
     let projects = shared.get("projects").and_then(Value::as_object);
     let level = |path: &Path| {
         let project = projects.and_then(|projects| projects.get(path.to_str()?));

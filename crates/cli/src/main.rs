@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod assembly;
 mod commands;
 mod config;
 mod defaults;
@@ -18,14 +19,12 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use args::{AppServerCommand, Args, Command};
 
 fn main() -> ExitCode {
     // First: this program is also the keeper of the processes it starts.
     turnlane_process::keeper_hook();
-    let args = Args::parse();
+    let args = Args::of_this_process();
     match logging::start().and_then(|()| run(args)) {
         Ok(code) => code,
         Err(error) => {
@@ -55,6 +54,9 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::ExecServer(options) => {
             let config = config(&options.config);
             commands::exec_server::run(*options, &config)?;
+        }
+        Command::Exec(options) => {
+            return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Doctor(options) => return commands::doctor::run(&options),
     }

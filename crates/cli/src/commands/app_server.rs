@@ -5,7 +5,6 @@
 //! that has no other transport, at once; a signal lets running turns come to their end for a while, a
 //! second one does not.
 
-mod assembly;
 mod listening;
 
 use std::path::Path;
@@ -18,9 +17,9 @@ use turnlane_rpc::listen::ListenUrl;
 use turnlane_server::PeerKind;
 
 use crate::args::AppServer;
+use crate::assembly::Assembly;
 use crate::config::{ConfigFiles, Layers};
 use crate::{home, runtime, signals};
-use assembly::Assembly;
 
 pub(crate) fn run(args: &AppServer, overrides: &[String]) -> anyhow::Result<()> {
     let urls = listening::urls(args)?;
@@ -44,7 +43,8 @@ async fn serve(
     let stop = CancellationToken::new();
     let signals = signals::stop_by_signals(stop.clone())?;
     let listeners = listening::bind(&urls, home, &config.server, &args.auth).await?;
-    let assembly = Assembly::start(args.script.as_deref(), home, codex_home, files).await?;
+    let script = args.script.as_deref();
+    let assembly = Assembly::start("app-server", script, home, codex_home, files).await?;
     let has_listeners = !listeners.is_empty();
     let mut serving = JoinSet::new();
     for listener in listeners {

@@ -17,7 +17,7 @@ pub(crate) struct ConfigFiles {
 }
 
 /// By which a changed file is known.
-type Stamps = [Option<(u64, Option<SystemTime>)>; 2];
+type Stamps = [Option<(u64, Option<SystemTime>)>; 3];
 
 impl ConfigFiles {
     pub(crate) fn new(layers: Layers) -> Self {
@@ -27,11 +27,17 @@ impl ConfigFiles {
         }
     }
 
+    /// No files at all: what stands where the real ones were handed on.
+    pub(crate) fn none() -> Self {
+        Self::new(Layers::new(Path::new("/dev/null"), None, &[]))
+    }
+
     /// The configuration as the files say it now.
     pub(crate) fn current(&self) -> anyhow::Result<Arc<Config>> {
         let stamps = [
             self.layers.codex.as_deref().and_then(stamp),
             stamp(&self.layers.own),
+            self.layers.profile.as_deref().and_then(stamp),
         ];
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, config)) = last.as_ref()

@@ -30,6 +30,7 @@ async fn help_teaches() {
     Usage: turnlane [OPTIONS] <COMMAND>
 
     Commands:
+      exec         Run one turn without a person: a prompt in, the answer out
       app-server   Serve threads and turns to clients such as the Codex terminal UI and the official
                    SDKs
       exec-server  Run commands and read files here for a client elsewhere: Codex, or any program
@@ -48,6 +49,7 @@ async fn help_teaches() {
               Print version
 
     Examples:
+      turnlane exec 'what does this repository do?'           one turn, here and now
       turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
       turnlane doctor                                         what this machine can contain and confine
       turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere

@@ -17,25 +17,29 @@ use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
 use turnlane_runtime::{AfterInterrupt, Clock, Drain, Runtime, Settings, SystemClock, this_worker};
 use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
-use turnlane_store::sqlite::SqliteStore;
+use turnlane_store::sqlite::{LogAtClose, SqliteStore};
 
 use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
 use crate::defaults;
 
 /// The database in our folder.
 const DATABASE: &str = "turnlane.db";
+/// The kind of worker that lives for one turn: it needs no connections beside the one that writes.
+pub(crate) const EXEC: &str = "exec";
 /// Keys of providers in our folder.
 const KEYS: &str = "keys.env";
 
 /// A running server without a transport.
-pub(super) struct Assembly {
-    pub(super) server: Server,
+pub(crate) struct Assembly {
+    pub(crate) server: Server,
     runtime: Runtime,
     service: ProcessService,
 }
 
 impl Assembly {
-    pub(super) async fn start(
+    /// Starts everything, as a worker of this kind: `app-server`, `exec`.
+    pub(crate) async fn start(
+        kind: &str,
         script: Option<&Path>,
         home: &Path,
         codex_home: Option<&Path>,
@@ -43,14 +47,20 @@ impl Assembly {
     ) -> anyhow::Result<Self> {
         let config = files.current()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let worker = this_worker("app-server", &*clock);
+        let worker = this_worker(kind, &*clock);
         let path = home.join(DATABASE);
-        let options = turnlane_store::sqlite::Options::new(&path, worker.clone());
+        let mut options = turnlane_store::sqlite::Options::new(&path, worker.clone());
+        if kind == EXEC {
+            options.readers = 0;
+            options.log_at_close = LogAtClose::StaysShort;
+        }
         let store = SqliteStore::open(options)
             .with_context(|| format!("cannot open {}", path.display()))?;
         let service = ProcessService::start(turnlane_process::Options {
             containment: config.exec_server.containment,
             cgroup_root: config.exec_server.cgroup_root.clone(),
+            // Many runs start no process; nothing started is nothing to keep.
+            begin: turnlane_process::Begin::WhenNeeded,
             hold: store.worker_lock()?.into_iter().collect(),
             ..turnlane_process::Options::default()
         })?;
@@ -87,7 +97,7 @@ impl Assembly {
                 OnInterrupt::Continue => AfterInterrupt::Continue,
                 OnInterrupt::Pause => AfterInterrupt::Pause,
             },
-            features: vec!["approval".to_owned(), "replay".to_owned()],
+            features: turnlane_server::features(),
         });
         Ok(Self {
             server,
@@ -97,7 +107,7 @@ impl Assembly {
     }
 
     /// Lets running turns come to their end for `grace`; at once when somebody hurries.
-    pub(super) async fn stop(
+    pub(crate) async fn stop(
         self,
         grace: Duration,
         hurry: &CancellationToken,

@@ -1,0 +1,268 @@
+//! `turnlane exec`: one turn without a person, in the place of `codex exec`.
+//!
+//! It is a client of the protocol like any other: of the daemon of this home if one answers, else of
+//! a server inside this process. The invariant here: what is refused is refused before anything is
+//! made or said on standard output, and the exit code follows from the typed end of the turn alone: 0
+//! completed, 1 everything else, 2 wrong usage.
+//!
+//! In the order of a run: `setup` checks, `prompt` reads, `connect` finds the server, `lookup` the
+//! thread, `settings` says what it is run with, `drive` follows the turn, `run` decides what is said
+//! of it, `output` says it.
+
+mod calls;
+mod connect;
+mod drive;
+mod human;
+mod items;
+mod last_message;
+mod lookup;
+mod output;
+mod prompt;
+mod refusal;
+mod run;
+mod settings;
+mod setup;
+mod signals;
+mod start;
+mod stdout;
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use turnlane::Filter;
+use turnlane_protocol::output_schema::check_answer;
+
+use self::connect::Linked;
+use self::drive::{Drive, Driven, Parts, Stop};
+use self::human::{Colour, Human, Look};
+use self::last_message::LastMessage;
+use self::output::{Output, Voice, note};
+use self::prompt::{Source, Stdin};
+use self::refusal::Refused;
+use self::run::End;
+use self::setup::Setup;
+use self::signals::{Caught, Signals};
+use self::start::{Begun, Started};
+use self::stdout::Stdout;
+use crate::args::{ColorArg, Exec, ExecOptions, Wish};
+
+/// How long the last line may take when somebody wants us to end.
+const LAST_LINE_MAX: Duration = Duration::from_secs(1);
+
+/// Runs the command; everything people have to know is said.
+pub(crate) fn run(args: Exec, before: &[String]) -> ExitCode {
+    let wish = match args.wish() {
+        Ok(wish) => wish,
+        Err(usage) => {
+            // Nobody can be told that standard error is gone.
+            let _ = usage.print();
+            return ExitCode::from(2);
+        }
+    };
+    match runtime().map(|runtime| {
+        let finished = runtime.block_on(whole(&wish, before));
+        // A blocked read of standard input must not hold up the exit.
+        runtime.shutdown_background();
+        finished
+    }) {
+        Ok(Ok(Finished { code, caught })) => {
+            if let Some(caught) = caught {
+                caught.raise();
+            }
+            code
+        }
+        Ok(Err(refused)) => {
+            note(&refused.to_string());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            note(&format!("Error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One thread: a run waits most of the time, and starting more costs more than they would save.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+/// How the process ends.
+struct Finished {
+    code: ExitCode,
+    /// The signal that it ends by.
+    caught: Option<Caught>,
+}
+
+impl Finished {
+    fn by(caught: Caught) -> Self {
+        Self {
+            code: ExitCode::FAILURE,
+            caught: Some(caught),
+        }
+    }
+}
+
+async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
+    let options = &wish.options;
+    for name in options.idle.given() {
+        note(&format!("note: {name} has no effect"));
+    }
+    let mut setup = Setup::new(wish, before)?;
+    let stdin = if io::stdin().is_terminal() {
+        Stdin::Terminal
+    } else {
+        Stdin::Other
+    };
+    let source = Source::of(&wish.what, stdin)?;
+    let prompt = source.read(tokio::io::stdin(), note).await?;
+    let mut signals = Signals::catch()?;
+    let file = options.output_last_message.clone().map(LastMessage::new);
+    if let Some(complaint) = file.as_ref().and_then(LastMessage::complaint) {
+        note(&complaint);
+    }
+    let linked = tokio::select! {
+        linked = Linked::new(&mut setup, options) => linked?,
+        caught = signals.next() => return Ok(Finished::by(caught)),
+    };
+    let asked = Asked {
+        wish,
+        setup: &setup,
+        prompt: prompt.as_deref(),
+        file: file.as_ref(),
+    };
+    let finished = asked.run(&linked, signals).await;
+    linked.end().await;
+    finished
+}
+
+/// A run that was not refused so far.
+struct Asked<'a> {
+    wish: &'a Wish,
+    setup: &'a Setup,
+    prompt: Option<&'a str>,
+    file: Option<&'a LastMessage>,
+}
+
+impl Asked<'_> {
+    async fn run(&self, linked: &Linked, mut signals: Signals) -> Result<Finished, Refused> {
+        let stdout = Stdout::start().context("cannot write to standard output")?;
+        let mut output = Output::new(voice(&self.wish.options), stdout);
+        // First, so that nothing that is told is missed.
+        let events = linked.client.events(Filter::default());
+        let starting = start::start(linked, self.wish, self.setup, self.prompt, &mut output);
+        let begun = tokio::select! {
+            begun = starting => begun?,
+            caught = signals.next() => return Ok(Finished::by(caught)),
+        };
+        let Begun {
+            calls,
+            run,
+            primary,
+        } = match begun {
+            Started::Turn(begun) => *begun,
+            Started::Nothing => {
+                output.finish(None).await;
+                return Ok(Finished {
+                    code: ExitCode::SUCCESS,
+                    caught: None,
+                });
+            }
+        };
+        let parts = Parts {
+            calls,
+            events,
+            run,
+            output,
+        };
+        let mut drive = Drive::new(parts, primary);
+        let driven = drive.follow(&mut signals).await;
+        Ok(self.end(drive, driven, signals).await)
+    }
+
+    /// What follows the last line: the answer, the file, the exit code.
+    async fn end(&self, drive: Drive, driven: Driven, mut signals: Signals) -> Finished {
+        let Drive {
+            run, mut output, ..
+        } = drive;
+        if let (Some(human), Some(usage)) = (output.human(), run.usage()) {
+            note(human.footer(usage).trim_end());
+        }
+        let message = run.last_message();
+        if driven.end == End::Completed {
+            let look = look(io::stdout().is_terminal());
+            if let Some(message) = message {
+                output.answer(message, look);
+            }
+            self.warn_of_form(message);
+            match self.file.map(|file| file.write(message)) {
+                None | Some(Ok(None)) => {}
+                Some(Ok(Some(warning)) | Err(warning)) => note(&warning),
+            }
+        }
+        let mut caught = match driven.stop {
+            Some(Stop::Signal(caught)) => Some(caught),
+            Some(Stop::StdoutClosed) => {
+                note("stdout closed by reader; turn interrupted");
+                None
+            }
+            None => None,
+        };
+        let limit = driven.stop.map(|_| LAST_LINE_MAX);
+        tokio::select! {
+            () = output.finish(limit) => {}
+            late = signals.next() => caught = Some(late),
+        }
+        let completed = driven.end == End::Completed && driven.stop != Some(Stop::StdoutClosed);
+        let code = if completed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+        Finished { code, caught }
+    }
+
+    /// An answer that has not the form that was asked for is still one.
+    fn warn_of_form(&self, message: Option<&str>) {
+        let Some(schema) = &self.setup.said.schema else {
+            return;
+        };
+        let checked = check_answer(schema, message.unwrap_or_default());
+        if let Err(why) = checked {
+            note(&format!(
+                "warning: the final message does not fit the output schema: {why}"
+            ));
+        }
+    }
+}
+
+fn look(terminal: bool) -> Look {
+    if terminal {
+        Look::Terminal
+    } else {
+        Look::Elsewhere
+    }
+}
+
+fn voice(options: &ExecOptions) -> Voice {
+    if options.json {
+        return Voice::Lines;
+    }
+    let look = look(io::stderr().is_terminal());
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = match options.color.unwrap_or_default() {
+        ColorArg::Always => Colour::On,
+        ColorArg::Auto if look == Look::Terminal && !plain => Colour::On,
+        ColorArg::Auto | ColorArg::Never => Colour::Off,
+    };
+    Voice::People(Human {
+        colour,
+        look,
+        engine: "agent".to_owned(),
+    })
+}

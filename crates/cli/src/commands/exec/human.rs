@@ -1,0 +1,254 @@
+//! A run for people: progress as text, the answer apart from it.
+//!
+//! The invariant here: text that a model or a command made cannot steer a terminal: where a person
+//! looks, control characters are replaced. Pure: whoever calls it writes.
+
+use std::fmt::Write as _;
+
+use turnlane::{ItemBody as Body, TokenCounts, Usage};
+use turnlane_protocol::exec_events::{CallStatus, Event, Item, ItemBody, TodoItem};
+use turnlane_protocol::turn_error::ErrorKind;
+
+use super::run::Told;
+
+/// How text is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Human {
+    pub(super) colour: Colour,
+    pub(super) look: Look,
+    /// Who speaks.
+    pub(super) engine: String,
+}
+
+/// Whether colours are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    On,
+    Off,
+}
+
+/// Whether a person looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Terminal,
+    Elsewhere,
+}
+
+/// What stands above a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Header {
+    pub(super) workdir: String,
+    pub(super) model: String,
+    pub(super) provider: String,
+    pub(super) engine: String,
+    pub(super) approval: String,
+    pub(super) sandbox: String,
+    pub(super) effort: Option<String>,
+    pub(super) summaries: Option<String>,
+    pub(super) thread: String,
+}
+
+const RULE: &str = "--------";
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const MAGENTA: &str = "35";
+const CYAN: &str = "36";
+
+impl Human {
+    /// What stands above everything, and the prompt.
+    pub(super) fn header(&self, header: &Header, prompt: &str) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+        let mut text = format!("Turnlane v{version}\n{RULE}\n");
+        for (key, value) in [
+            ("workdir", &header.workdir),
+            ("model", &header.model),
+            ("provider", &header.provider),
+            ("engine", &header.engine),
+            ("approval", &header.approval),
+            ("sandbox", &header.sandbox),
+            ("reasoning effort", &none(&header.effort)),
+            ("reasoning summaries", &none(&header.summaries)),
+            ("session id", &header.thread),
+        ] {
+            let key = self.paint(BOLD, &format!("{key}:"));
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "{key} {}", self.safe(value));
+        }
+        let user = self.paint(CYAN, "user");
+        let _ = writeln!(text, "{RULE}\n{user}\n{}", self.safe(prompt));
+        text
+    }
+
+    /// What is shown of something that a run says; empty where that is nothing.
+    pub(super) fn told(&self, told: &Told) -> String {
+        match &told.event {
+            Event::ThreadStarted { .. } | Event::TurnStarted | Event::TurnCompleted { .. } => {
+                String::new()
+            }
+            Event::ItemStarted { item } => self.started(item, told),
+            Event::ItemUpdated { item } => self.listed(item),
+            Event::ItemCompleted { item } => self.completed(item, told),
+            Event::Error { message, .. } => {
+                format!("{} {}\n", self.paint(RED, "ERROR:"), self.safe(message))
+            }
+            Event::TurnFailed { error, .. } if error.kind == ErrorKind::Interrupted => {
+                format!("{}\n", self.paint(YELLOW, "turn interrupted"))
+            }
+            // Nobody failed before it, so nothing was said.
+            Event::TurnFailed { error, .. } if error.kind == ErrorKind::Timeout => {
+                let message = self.safe(&error.message);
+                format!("{} {message}\n", self.paint(RED, "ERROR:"))
+            }
+            // Said as an error before.
+            Event::TurnFailed { .. } => String::new(),
+        }
+    }
+
+    fn started(&self, item: &Item, told: &Told) -> String {
+        match &item.body {
+            ItemBody::CommandExecution(command) => {
+                let cwd = match told.item.as_ref().map(|item| &item.body) {
+                    Some(Body::CommandExecution(command)) => command.cwd.as_str(),
+                    _ => ".",
+                };
+                let exec = self.paint(MAGENTA, "exec");
+                let line = self.paint(BOLD, &self.safe(&command.command));
+                format!("{exec}\n{line} in {}\n", self.safe(cwd))
+            }
+            ItemBody::TodoList { .. } => self.listed(item),
+            _ => String::new(),
+        }
+    }
+
+    fn completed(&self, item: &Item, told: &Told) -> String {
+        match &item.body {
+            ItemBody::AgentMessage { text } => {
+                let who = self.paint(MAGENTA, &self.engine);
+                format!("{who}\n{}\n", self.safe(text))
+            }
+            ItemBody::Reasoning { text } => format!("{}\n", self.paint(DIM, &self.safe(text))),
+            ItemBody::CommandExecution(command) => {
+                let took = match told.item.as_ref().map(|item| &item.body) {
+                    Some(Body::CommandExecution(command)) => command.duration_ms.unwrap_or(0),
+                    _ => 0,
+                };
+                let how = match (command.status, command.exit_code) {
+                    (CallStatus::Declined, _) => self.paint(YELLOW, " declined:"),
+                    (CallStatus::Completed, _) => {
+                        self.paint(GREEN, &format!(" succeeded in {took}ms:"))
+                    }
+                    (_, Some(code)) => self.paint(RED, &format!(" exited {code} in {took}ms:")),
+                    (_, None) => self.paint(RED, &format!(" failed in {took}ms:")),
+                };
+                let output = self.safe(&command.aggregated_output);
+                format!("{how}\n{}\n", self.paint(DIM, &output))
+            }
+            ItemBody::FileChange(change) => {
+                let mut text = format!(
+                    "{}\n",
+                    self.paint(MAGENTA, &format!("patch: {}", word(change.status)))
+                );
+                for file in &change.changes {
+                    let _ = writeln!(text, "{}", self.safe(&file.path));
+                }
+                text
+            }
+            ItemBody::McpToolCall(call) => {
+                let name = self.safe(&format!("{}/{}", call.server, call.tool));
+                format!(
+                    "{} {name} ({})\n",
+                    self.paint(MAGENTA, "mcp:"),
+                    word(call.status)
+                )
+            }
+            ItemBody::CollabToolCall(call) => {
+                let name = self.safe(&call.tool);
+                format!(
+                    "{} {name} ({})\n",
+                    self.paint(MAGENTA, "agents:"),
+                    word(call.status)
+                )
+            }
+            ItemBody::WebSearch(search) => {
+                let query = self.safe(&search.query);
+                format!("{} {query}\n", self.paint(MAGENTA, "web search:"))
+            }
+            ItemBody::Error { message } => {
+                format!(
+                    "{} {}\n",
+                    self.paint(YELLOW, "warning:"),
+                    self.safe(message)
+                )
+            }
+            // Shown whenever it changed.
+            ItemBody::TodoList { .. } => String::new(),
+        }
+    }
+
+    fn listed(&self, item: &Item) -> String {
+        let ItemBody::TodoList { items } = &item.body else {
+            return String::new();
+        };
+        let mut text = format!("{}\n", self.paint(MAGENTA, "plan:"));
+        for TodoItem {
+            text: step,
+            completed,
+        } in items
+        {
+            let mark = if *completed { 'x' } else { ' ' };
+            let _ = writeln!(text, "  [{mark}] {}", self.safe(step));
+        }
+        text
+    }
+
+    /// What stands below everything.
+    pub(super) fn footer(&self, usage: &Usage) -> String {
+        let turn = usage.turn.as_ref().map(spent);
+        let turn = turn.map_or_else(|| "unknown".to_owned(), |turn| turn.to_string());
+        let thread = usage.thread.as_ref().map(spent).unwrap_or_default();
+        let title = self.paint(DIM, "tokens used");
+        format!("{title}\n{turn} (thread {thread})\n")
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        match self.colour {
+            Colour::On => format!("\x1b[{code}m{text}\x1b[0m"),
+            Colour::Off => text.to_owned(),
+        }
+    }
+
+    fn safe(&self, text: &str) -> String {
+        match self.look {
+            Look::Terminal => harmless(text),
+            Look::Elsewhere => text.to_owned(),
+        }
+    }
+}
+
+/// What a person pays for: what the model read anew, and what it wrote.
+fn spent(counts: &TokenCounts) -> i64 {
+    counts.input_tokens - counts.cached_input_tokens + counts.output_tokens
+}
+
+/// The text without anything that a terminal obeys, but line ends and tabs.
+pub(super) fn harmless(text: &str) -> String {
+    let kept = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
+    let shown = |char: char| if kept(char) { char } else { '\u{FFFD}' };
+    text.replace("\r\n", "\n").chars().map(shown).collect()
+}
+
+const fn word(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::InProgress => "in progress",
+        CallStatus::Completed => "completed",
+        CallStatus::Failed => "failed",
+        CallStatus::Declined => "declined",
+    }
+}
+
+#[cfg(test)]
+mod tests;

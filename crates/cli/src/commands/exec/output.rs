@@ -1,0 +1,175 @@
+//! Where a run's words go: lines to standard output, or text for people to standard error.
+//!
+//! The invariant here: saying never waits. Words wait here until standard output takes them, and
+//! whoever drives the run takes nothing new while too many wait ([`WAITING_MAX`]).
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use turnlane_protocol::exec_events::encode_line;
+
+use super::human::{Human, Look, harmless};
+use super::run::Told;
+use super::stdout::Stdout;
+
+/// How many lines may wait before no more events are taken.
+const WAITING_MAX: usize = 256;
+
+/// In which voice a run speaks.
+#[derive(Debug)]
+pub(super) enum Voice {
+    Lines,
+    People(Human),
+}
+
+/// Where words go.
+#[derive(Debug)]
+pub(super) struct Output {
+    voice: Voice,
+    stdout: Stdout,
+    waiting: VecDeque<Vec<u8>>,
+}
+
+/// A line for people; logs and results are elsewhere.
+pub(super) fn note(text: &str) {
+    // Nobody can be told that standard error is gone.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+impl Output {
+    pub(super) fn new(voice: Voice, stdout: Stdout) -> Self {
+        Self {
+            voice,
+            stdout,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn human(&self) -> Option<&Human> {
+        match &self.voice {
+            Voice::Lines => None,
+            Voice::People(human) => Some(human),
+        }
+    }
+
+    /// Who speaks is known once the thread is.
+    pub(super) fn set_engine(&mut self, engine: &str) {
+        if let Voice::People(human) = &mut self.voice {
+            engine.clone_into(&mut human.engine);
+        }
+    }
+
+    /// Says something; never waits.
+    pub(super) fn say(&mut self, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            match &self.voice {
+                Voice::Lines => match encode_line(&told.event) {
+                    Ok(line) => self.waiting.push_back(line),
+                    Err(error) => tracing::error!(%error, "an event has no JSON form"),
+                },
+                Voice::People(human) => {
+                    let _ = io::stderr().write_all(human.told(&told).as_bytes());
+                }
+            }
+        }
+    }
+
+    /// The answer, for people who do not see it already.
+    pub(super) fn answer(&mut self, message: &str, stdout: Look) {
+        let Voice::People(human) = &self.voice else {
+            return;
+        };
+        let text = match (stdout, human.look) {
+            (Look::Terminal, Look::Terminal) => return,
+            (Look::Terminal, Look::Elsewhere) => harmless(message),
+            (Look::Elsewhere, _) => message.to_owned(),
+        };
+        self.waiting.push_back(format!("{text}\n").into_bytes());
+    }
+
+    /// Whether more events may be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    /// Whether a line waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Writes one line that waits. Loses nothing when cancelled.
+    pub(super) async fn write_one(&mut self) {
+        let Some(place) = self.stdout.place().await else {
+            // The reader has gone; nothing is wanted any more.
+            self.waiting.clear();
+            return;
+        };
+        if let Some(line) = self.waiting.pop_front() {
+            place.send(line);
+        }
+    }
+
+    /// Cancelled when the reader of standard output has gone.
+    pub(super) fn unread(&self) -> CancellationToken {
+        self.stdout.unread()
+    }
+
+    /// Writes everything that waits, at most for so long.
+    pub(super) async fn finish(mut self, limit: Option<Duration>) {
+        let writing = async {
+            while self.has_waiting() {
+                self.write_one().await;
+            }
+            self.stdout.finish().await;
+        };
+        match limit {
+            None => writing.await,
+            Some(limit) => {
+                let _ = tokio::time::timeout(limit, writing).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _};
+
+    use super::super::human::Colour;
+    use super::*;
+
+    async fn answered(stdout: Look, stderr: Look) -> String {
+        let mut file = tempfile::tempfile().unwrap();
+        let voice = Voice::People(Human {
+            colour: Colour::Off,
+            look: stderr,
+            engine: "native".to_owned(),
+        });
+        let mut output = Output::new(voice, Stdout::over(file.try_clone().unwrap()).unwrap());
+        output.answer("a\x1bb", stdout);
+        output.finish(None).await;
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn the_answer_is_where_nobody_has_seen_it_and_whole_where_nobody_looks() {
+        let cases = [
+            (Look::Elsewhere, Look::Elsewhere, "a\x1bb\n"),
+            (Look::Elsewhere, Look::Terminal, "a\x1bb\n"),
+            (Look::Terminal, Look::Elsewhere, "a\u{FFFD}b\n"),
+            (Look::Terminal, Look::Terminal, ""),
+        ];
+        for (stdout, stderr, text) in cases {
+            assert_eq!(
+                answered(stdout, stderr).await,
+                text,
+                "{stdout:?} {stderr:?}"
+            );
+        }
+    }
+}

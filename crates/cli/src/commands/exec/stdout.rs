@@ -1,0 +1,107 @@
+//! Standard output: whole lines, in order, without ever holding up the run.
+//!
+//! The invariant here: one line is one write, and a reader that has gone is noticed at once, also
+//! while nothing is written. A reader that is slow holds up lines, not signals: the writes are made
+//! by a thread of their own.
+//!
+//! Theory of operation: lines go through a channel of [`LINES_MAX`] to a thread, which ends with the
+//! sender or with the first failed write; the sender waits when the channel is full. A second thread
+//! waits for the reader's end.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// How many lines may wait to be written.
+const LINES_MAX: usize = 256;
+/// More than these threads ever use.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// The way to standard output.
+#[derive(Debug)]
+pub(super) struct Stdout {
+    lines: mpsc::Sender<Vec<u8>>,
+    unread: CancellationToken,
+    done: oneshot::Receiver<()>,
+}
+
+impl Stdout {
+    /// Takes over standard output.
+    pub(super) fn start() -> io::Result<Self> {
+        Self::over(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+    }
+
+    /// Takes over a file that stands for it.
+    pub(super) fn over(file: File) -> io::Result<Self> {
+        let unread = CancellationToken::new();
+        let (watched, gone) = (file.try_clone()?, unread.clone());
+        thread("stdout-reader", move || watch(&watched, &gone))?;
+        let (lines, receiver) = mpsc::channel(LINES_MAX);
+        let (finished, done) = oneshot::channel();
+        let on_error = unread.clone();
+        thread("stdout", move || {
+            write(file, receiver, &on_error);
+            // Nobody need wait for it.
+            let _ = finished.send(());
+        })?;
+        Ok(Self {
+            lines,
+            unread,
+            done,
+        })
+    }
+
+    /// A place for the next line, once there is one; none when the reader has gone.
+    pub(super) async fn place(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+        self.lines.reserve().await.ok()
+    }
+
+    /// Cancelled when the reader has gone.
+    pub(super) fn unread(&self) -> CancellationToken {
+        self.unread.clone()
+    }
+
+    /// Waits until everything is written.
+    pub(super) async fn finish(self) {
+        drop(self.lines);
+        let _ = self.done.await;
+    }
+}
+
+/// A thread that needs little.
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.stack_size(STACK_BYTES).spawn(work)?;
+    Ok(())
+}
+
+fn write(mut file: File, mut lines: mpsc::Receiver<Vec<u8>>, unread: &CancellationToken) {
+    while let Some(line) = lines.blocking_recv() {
+        if file.write_all(&line).is_err() {
+            unread.cancel();
+            return;
+        }
+    }
+}
+
+/// Notices that the reader of a pipe or socket has gone; files have none, so theirs never does. The
+/// thread ends with the process.
+fn watch(file: &File, unread: &CancellationToken) {
+    loop {
+        // Errors and hang-ups are told whatever is asked for.
+        let mut fds = [PollFd::new(file, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(_) if fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => {
+                unread.cancel();
+                return;
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
