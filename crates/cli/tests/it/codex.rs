@@ -171,7 +171,7 @@ impl Proxy {
 }
 
 /// Codex's program, if it is the version these tests are about.
-async fn codex() -> Option<String> {
+pub(crate) async fn codex() -> Option<String> {
     let skip = |why: &str| {
         skipped(format_args!("the real Codex on our exec-server: {why}"));
         None

@@ -8,7 +8,9 @@
 mod app_server;
 mod basics;
 mod codex;
+mod exec;
 mod exec_server;
+mod flows;
 mod interop;
 mod schema;
 

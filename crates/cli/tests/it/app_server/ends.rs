@@ -10,7 +10,7 @@ use turnlane_testkit::wait::{DEADLINE, eventually};
 use super::{Served, begin, came, ended, ok, run_what_is_said, thread, turn};
 
 /// Whether a process exists and is no zombie.
-pub(super) fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
     state.is_some_and(|state| state != "Z" && state != "X")
@@ -24,7 +24,7 @@ pub(super) async fn until_dead(pid: i32, limit: Duration) {
 }
 
 /// The number a command wrote into a file.
-pub(super) async fn pid_in(path: &Path) -> i32 {
+pub(crate) async fn pid_in(path: &Path) -> i32 {
     let read = || {
         std::fs::read_to_string(path)
             .ok()?
