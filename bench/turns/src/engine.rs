@@ -15,7 +15,7 @@ use turnlane_engine::native::patch::{DiskFiles, Patch, Plan};
 use turnlane_engine::native::request::{Body, Fields};
 use turnlane_protocol::ids::{ThreadId, TurnId};
 
-use crate::figures::Times;
+use turnlane_benchkit::Figures;
 
 const ROUNDS: usize = 50;
 /// Two entries each: a call and its answer.
@@ -26,8 +26,8 @@ const LINES: usize = 10_000;
 
 /// Milliseconds of each, at the median and at the 99th percentile.
 pub(crate) fn run() -> anyhow::Result<()> {
-    crate::println("| | p50 ms | p99 ms |");
-    crate::println("| --- | ---: | ---: |");
+    turnlane_benchkit::println("| | p50 ms | p99 ms |");
+    turnlane_benchkit::println("| --- | ---: | ---: |");
     let history = history();
     let (times, bytes) = requests(&history);
     let entries = history.len();
@@ -42,9 +42,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(what: &str, times: &Times) {
+fn row(what: &str, times: &Figures) {
     let (middle, late) = (times.percentile(50), times.percentile(99));
-    crate::println(&format!("| {what} | {middle:.2} | {late:.2} |"));
+    turnlane_benchkit::println(&format!("| {what} | {middle:.2} | {late:.2} |"));
 }
 
 fn history() -> Vec<Entry> {
@@ -69,7 +69,7 @@ fn history() -> Vec<Entry> {
     (0..CALLS).flat_map(round).flatten().collect()
 }
 
-fn requests(history: &[Entry]) -> (Times, usize) {
+fn requests(history: &[Entry]) -> (Figures, usize) {
     let fields = Fields {
         model: "m",
         instructions: "be good",
@@ -88,20 +88,20 @@ fn requests(history: &[Entry]) -> (Times, usize) {
         reasoning: Reasoning::Encrypted,
         pictures: Pictures::Sent,
     };
-    let mut times = Times::default();
+    let mut times = Figures::default();
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let view = view.clone();
-        let before = crate::now();
+        let before = turnlane_benchkit::now();
         let body = Body::new(&fields, view, history);
-        times.add(before.elapsed());
+        times.add_time(before.elapsed());
         bytes = body.as_bytes().len();
     }
     (times, bytes)
 }
 
 /// A patch in the middle of a file, and the same content written plainly, in turn.
-fn patches(folder: &Path) -> anyhow::Result<[Times; 2]> {
+fn patches(folder: &Path) -> anyhow::Result<[Figures; 2]> {
     let path = folder.join("long.rs");
     let lines: Vec<String> = (0..LINES).map(|nth| format!("line {nth}")).collect();
     let old = lines.join("\n") + "\n";
@@ -112,19 +112,19 @@ fn patches(folder: &Path) -> anyhow::Result<[Times; 2]> {
         middle - 1,
         middle + 1
     );
-    let [mut patched, mut written] = [Times::default(), Times::default()];
+    let [mut patched, mut written] = [Figures::default(), Figures::default()];
     for _ in 0..ROUNDS {
-        let before = crate::now();
+        let before = turnlane_benchkit::now();
         let mut file = File::create(&path)?;
         file.write_all(old.as_bytes())?;
         file.sync_all()?;
-        written.add(before.elapsed());
+        written.add_time(before.elapsed());
 
-        let before = crate::now();
+        let before = turnlane_benchkit::now();
         let patch = Patch::parse(&text)?;
         let plan = Plan::make(&patch, &DiskFiles::new(folder.to_owned()))?;
         plan.apply()?;
-        patched.add(before.elapsed());
+        patched.add_time(before.elapsed());
     }
     Ok([patched, written])
 }

@@ -1,10 +1,9 @@
 //! What a loaded thread holds, with and without a turn.
 
+use turnlane_benchkit::{Whose, float, table};
 use turnlane_testkit::mock_model::{MockModel, Reply};
 
-use crate::figures::float;
-use crate::server::{Server, Whose};
-use crate::table;
+use crate::server::Server;
 
 /// How many threads are loaded when the memory is read.
 const STEPS: [usize; 3] = [50, 200, 1000];

@@ -1,25 +1,13 @@
 //! The servers that are measured, each with a home of its own and a client.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use turnlane_benchkit::Whose;
 use turnlane_rpc::Duplex;
 use turnlane_testkit::mock_model::MockModel;
 use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
-
-/// Whose server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Codex,
-    Ours,
-}
-
-impl Whose {
-    /// In the order of a table's columns.
-    pub(crate) const BOTH: [Self; 2] = [Self::Codex, Self::Ours];
-}
 
 /// A running server with one client that has said hello.
 pub(crate) struct Server {
@@ -40,16 +28,14 @@ impl Server {
 
     /// Starts it in this home.
     pub(crate) async fn start_in(whose: Whose, home: TempHome) -> anyhow::Result<Option<Self>> {
-        let spec = match whose {
-            Whose::Ours => ProcessSpec::new(turnlane()?),
-            Whose::Codex => match std::env::var_os("TURNLANE_TEST_CODEX") {
-                Some(codex) => ProcessSpec::new(codex),
-                None => return Ok(None),
-            },
+        let Some(program) = whose.program()? else {
+            return Ok(None);
         };
-        let spec = spec.args(["app-server"]).envs(home.env());
+        let spec = ProcessSpec::new(program)
+            .args(["app-server"])
+            .envs(home.env());
         let spec = spec.current_dir(home.workspace());
-        let began = crate::now();
+        let began = turnlane_benchkit::now();
         let mut process = TestProcess::start(spec)?;
         let stdin = process.take_stdin().context("no standard input")?;
         let stdout = process.take_stdout().context("no standard output")?;
@@ -77,7 +63,7 @@ impl Server {
 
     /// Ends it by closing its input; how long it took, and its home.
     pub(crate) async fn end(mut self) -> anyhow::Result<(Duration, TempHome)> {
-        let began = crate::now();
+        let began = turnlane_benchkit::now();
         self.client.finish().await?;
         self.process.wait(Duration::from_secs(30)).await?;
         Ok((began.elapsed(), self.home))
@@ -159,14 +145,4 @@ fn turn_id(started: &Value) -> anyhow::Result<String> {
     Ok(id
         .with_context(|| format!("no turn's id in {started}"))?
         .to_owned())
-}
-
-/// Our program, beside this one.
-fn turnlane() -> anyhow::Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("turnlane");
-    if !path.exists() {
-        let path = path.display();
-        bail!("{path} is missing; build it with `cargo build --release -p turnlane-cli`");
-    }
-    Ok(path)
 }

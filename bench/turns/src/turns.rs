@@ -1,11 +1,10 @@
 //! Threads, turns and lists: how long they take and what they cost.
 
 use serde_json::{Value, json};
+use turnlane_benchkit::{Figures, Whose, float, median, table};
 use turnlane_testkit::mock_model::{At, Gate, MockModel, Reply};
 
-use crate::figures::{Times, float, median};
-use crate::server::{Server, Whose};
-use crate::table;
+use crate::server::Server;
 
 const ROUNDS: usize = 5;
 const TURNS_PER_ROUND: usize = 30;
@@ -26,7 +25,7 @@ async fn both(mock: &MockModel) -> anyhow::Result<[Option<Server>; 2]> {
     ])
 }
 
-fn percentiles(what: &str, times: &[Times; 2]) {
+fn percentiles(what: &str, times: &[Figures; 2]) {
     for percent in [50, 99] {
         let figures = [times[0].percentile(percent), times[1].percentile(percent)];
         table::row(&format!("{what}, p{percent} ms"), figures);
@@ -37,14 +36,14 @@ fn percentiles(what: &str, times: &[Times; 2]) {
 pub(crate) async fn threads() -> anyhow::Result<()> {
     let mock = MockModel::start().await?;
     let mut servers = both(&mock).await?;
-    let mut times = [Times::default(), Times::default()];
+    let mut times = [Figures::default(), Figures::default()];
     for _ in 0..ROUNDS {
         for (at, server) in servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
             for _ in 0..THREADS_PER_ROUND {
-                let began = crate::now();
+                let began = turnlane_benchkit::now();
                 server.thread().await?;
-                times[at].add(began.elapsed());
+                times[at].add_time(began.elapsed());
             }
         }
     }
@@ -57,7 +56,7 @@ pub(crate) async fn threads() -> anyhow::Result<()> {
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mock = MockModel::start().await?;
     let mut servers = both(&mock).await?;
-    let mut answers = [Times::default(), Times::default()];
+    let mut answers = [Figures::default(), Figures::default()];
     let mut ends = answers.clone();
     let mut cpu = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
@@ -66,11 +65,11 @@ pub(crate) async fn run() -> anyhow::Result<()> {
             let thread = server.thread().await?;
             let before = server.cpu_seconds()?;
             for _ in 0..TURNS_PER_ROUND {
-                let began = crate::now();
+                let began = turnlane_benchkit::now();
                 let turn = server.begin(&thread).await?;
-                answers[at].add(began.elapsed());
+                answers[at].add_time(began.elapsed());
                 server.completed(&turn).await?;
-                ends[at].add(began.elapsed());
+                ends[at].add_time(began.elapsed());
             }
             let used = server.cpu_seconds()? - before;
             cpu[at].push(used * 1e3 / float(TURNS_PER_ROUND));
@@ -95,7 +94,7 @@ pub(crate) async fn many() -> anyhow::Result<()> {
             for _ in 0..THREADS_AT_ONCE {
                 threads.push(server.thread().await?);
             }
-            let began = crate::now();
+            let began = turnlane_benchkit::now();
             for _ in 0..TURNS_PER_THREAD {
                 for turn in server.begin_all(&threads).await? {
                     server.completed(&turn).await?;
@@ -116,7 +115,7 @@ pub(crate) async fn many() -> anyhow::Result<()> {
 pub(crate) async fn delta() -> anyhow::Result<()> {
     let mock = MockModel::start().await?;
     let mut servers = both(&mock).await?;
-    let mut times = [Times::default(), Times::default()];
+    let mut times = [Figures::default(), Figures::default()];
     for _ in 0..100 {
         for (at, server) in servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
@@ -127,14 +126,14 @@ pub(crate) async fn delta() -> anyhow::Result<()> {
             let thread = server.thread().await?;
             let turn = server.begin(&thread).await?;
             gate.reached().await;
-            let began = crate::now();
+            let began = turnlane_benchkit::now();
             gate.release();
             let of_this = move |message: &Value| {
                 message["method"] == "item/agentMessage/delta"
                     && message["params"]["threadId"] == thread.as_str()
             };
             server.client.find("the first delta", of_this).await?;
-            times[at].add(began.elapsed());
+            times[at].add_time(began.elapsed());
             server.completed(&turn).await?;
         }
     }
@@ -147,7 +146,7 @@ pub(crate) async fn delta() -> anyhow::Result<()> {
 pub(crate) async fn list() -> anyhow::Result<()> {
     let mock = MockModel::start().await?;
     let mut servers = both(&mock).await?;
-    let mut times = [Times::default(), Times::default()];
+    let mut times = [Figures::default(), Figures::default()];
     for (at, server) in servers.iter_mut().enumerate() {
         let Some(server) = server else { continue };
         for _ in 0..LISTED {
@@ -156,9 +155,9 @@ pub(crate) async fn list() -> anyhow::Result<()> {
             server.completed(&turn).await?;
         }
         for _ in 0..40 {
-            let began = crate::now();
+            let began = turnlane_benchkit::now();
             let page = server.call("thread/list", json!({"limit": 25})).await?;
-            times[at].add(began.elapsed());
+            times[at].add_time(began.elapsed());
             let len = page["data"].as_array().map_or(0, Vec::len);
             anyhow::ensure!(len == 25, "a page of {len}");
         }

@@ -1,13 +1,13 @@
 //! A table with a figure of each contender and their ratio.
 
 /// Writes the head.
-pub(crate) fn head() {
+pub fn head() {
     crate::println("| | Codex 0.166 | ours | Codex / ours |");
     crate::println("| --- | ---: | ---: | ---: |");
 }
 
 /// Writes a row; `both` has Codex's figure first.
-pub(crate) fn row(what: &str, both: [f64; 2]) {
+pub fn row(what: &str, both: [f64; 2]) {
     let [codex, ours] = both;
     let (codex, ours, ratio) = (shown(codex), shown(ours), shown(codex / ours));
     crate::println(&format!("| {what} | {codex} | {ours} | {ratio} |"));
