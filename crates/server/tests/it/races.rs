@@ -44,6 +44,20 @@ fn one_at_a_time(messages: &[Value], thread: &str) {
     assert_eq!(running, None, "every turn has ended");
 }
 
+/// How long to dawdle so that both sides of a race are met, whatever else the machine does: longer
+/// after each round that came too early, shorter after each that came too late.
+struct Aim(u64);
+
+impl Aim {
+    fn early(&mut self) {
+        self.0 = (self.0 + self.0 / 8 + 1).min(10_000);
+    }
+
+    fn late(&mut self) {
+        self.0 = (self.0 - self.0 / 8).max(8);
+    }
+}
+
 /// Lets the rest of the world go on for a while.
 async fn dawdle(client: &mut Client, dice: &mut Dice, most: u64) {
     for _ in 0..dice.below(most) {
@@ -68,12 +82,13 @@ async fn a_steer_at_the_end_of_a_turn_is_refused_or_kept() {
     let world = World::start(SHORT).await;
     let mut client = world.client().await;
     let mut dice = Dice::new(11);
+    let mut aim = Aim(160);
     let (mut kept, mut refused) = (0, 0);
     for round in 0..ROUNDS {
         let thread = client.thread().await;
         let from = client.0.received().len();
         let id = client.turn(&thread, "go").await;
-        dawdle(&mut client, &mut dice, 160).await;
+        dawdle(&mut client, &mut dice, aim.0).await;
         let text = format!("steer {round}");
         let input = json!([{"type": "text", "text": text}]);
         let steer = json!({"threadId": thread, "expectedTurnId": id, "input": input});
@@ -100,6 +115,7 @@ async fn a_steer_at_the_end_of_a_turn_is_refused_or_kept() {
                 "round {round}: told too late"
             );
             kept += 1;
+            aim.early();
         } else {
             assert_eq!(
                 answer["error"]["data"]["reason"], "noActiveTurn",
@@ -107,6 +123,7 @@ async fn a_steer_at_the_end_of_a_turn_is_refused_or_kept() {
             );
             assert!(!is_kept, "round {round}: refused and kept");
             refused += 1;
+            aim.late();
         }
         one_at_a_time(&client.0.received()[from..], &thread);
     }
@@ -119,20 +136,23 @@ async fn a_start_that_meets_the_end_steers_the_old_turn_or_begins_a_new_one() {
     let world = World::start(SHORT).await;
     let mut client = world.client().await;
     let mut dice = Dice::new(12);
+    let mut aim = Aim(160);
     let (mut steered, mut begun) = (0, 0);
     for round in 0..ROUNDS {
         let thread = client.thread().await;
         let from = client.0.received().len();
         let id = client.turn(&thread, "go").await;
-        dawdle(&mut client, &mut dice, 160).await;
+        dawdle(&mut client, &mut dice, aim.0).await;
         let text = format!("more {round}");
         let second = client.turn(&thread, &text).await;
         client.ended(&id).await;
         client.ended(&second).await;
         if second == id {
             steered += 1;
+            aim.early();
         } else {
             begun += 1;
+            aim.late();
         }
         let items = json!({"threadId": thread, "turnId": second, "limit": 100});
         let items = client.ok("thread/items/list", items).await;
@@ -148,12 +168,13 @@ async fn a_start_right_after_the_answer_to_an_interrupt_is_a_new_turn() {
     let world = World::start(SHORT).await;
     let mut client = world.client().await;
     let mut dice = Dice::new(13);
+    let mut aim = Aim(120);
     let mut interrupted = 0;
     for round in 0..ROUNDS {
         let thread = client.thread().await;
         let from = client.0.received().len();
         let id = client.turn(&thread, "go").await;
-        dawdle(&mut client, &mut dice, 120).await;
+        dawdle(&mut client, &mut dice, aim.0).await;
         let stop = json!({"threadId": thread, "turnId": id});
         let stop = client.0.call("turn/interrupt", stop).await.unwrap();
         // The very next thing it says.
@@ -162,9 +183,16 @@ async fn a_start_right_after_the_answer_to_an_interrupt_is_a_new_turn() {
         let ended = client.ended(&id).await;
         // Told to stop and done before it could: that is an answer to the interrupt as well.
         match stop.get("result") {
-            Some(_) if ended["status"] == "interrupted" => interrupted += 1,
-            Some(_) => assert_eq!(ended["status"], "completed", "round {round}"),
+            Some(_) if ended["status"] == "interrupted" => {
+                interrupted += 1;
+                aim.early();
+            }
+            Some(_) => {
+                assert_eq!(ended["status"], "completed", "round {round}");
+                aim.late();
+            }
             None => {
+                aim.late();
                 assert_eq!(stop["error"]["data"]["reason"], "noActiveTurn", "{stop}");
                 assert_eq!(ended["status"], "completed", "round {round}");
             }
