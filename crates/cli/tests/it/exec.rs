@@ -62,6 +62,21 @@ impl Ran {
         self.stderr.lines().last().unwrap_or_default()
     }
 
+    /// Completed, with this one message and nothing else.
+    fn is_answered(&self, text: &str) {
+        assert_eq!(self.code, 0, "{self:?}");
+        assert_eq!(
+            self.types(),
+            [
+                "thread.started",
+                "turn.started",
+                "item.completed",
+                "turn.completed"
+            ]
+        );
+        assert_eq!(self.lines()[2]["item"]["text"], text);
+    }
+
     /// Refused: nothing on standard output, and this as the last word.
     fn is_refused(&self, reason: &str) {
         assert_eq!((self.code, self.stdout.as_str()), (1, ""), "{self:?}");

@@ -8,7 +8,7 @@ fn resolved(
     input: impl Into<Input>,
     attachments: &[Attachment],
 ) -> (serde_json::Value, Vec<PathBuf>) {
-    let (items, paths) = resolve(input.into(), attachments, Path::new("/work")).unwrap();
+    let (items, paths) = resolve(input.into(), attachments, Path::new("/srv")).unwrap();
     (serde_json::to_value(items).unwrap(), paths)
 }
 
@@ -55,7 +55,7 @@ fn a_file_in_the_text_is_an_element_from_end_to_end() {
                 [{"byteRange": {"start": 0, "end": 10}, "placeholder": "[ä]"}]},
         ])
     );
-    assert_eq!(paths, [PathBuf::from("/work/src/ä.rs")]);
+    assert_eq!(paths, [PathBuf::from("/srv/src/ä.rs")]);
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn files_are_taken_from_the_threads_directory() {
     assert_eq!(
         items,
         json!([
-            {"type": "localImage", "path": "/work/a.png"},
+            {"type": "localImage", "path": "/srv/a.png"},
             {"type": "localAudio", "path": "/abs/b.wav"},
-            {"type": "localImage", "path": "/work/c.png"},
+            {"type": "localImage", "path": "/srv/c.png"},
         ])
     );
-    let expected = ["/work/a.png", "/abs/b.wav", "/work/c.png"].map(PathBuf::from);
+    let expected = ["/srv/a.png", "/abs/b.wav", "/srv/c.png"].map(PathBuf::from);
     assert_eq!(paths, expected);
 }
 

@@ -41,11 +41,11 @@ fn everything_chosen_stands_under_its_name() {
         .approval(Approval::OnRequest)
         .output_schema(json!({"type": "object"}));
     let config = json!({"model_verbosity": "low"});
-    let fields = thread_fields(&profile, Some("/work"), config.as_object());
+    let fields = thread_fields(&profile, Some("/srv"), config.as_object());
     assert_eq!(
         Value::Object(fields),
         json!({"model": "m", "modelProvider": "p", "serviceTier": "flex",
-            "personality": "pragmatic", "cwd": "/work", "approvalPolicy": "on-request",
+            "personality": "pragmatic", "cwd": "/srv", "approvalPolicy": "on-request",
             "sandbox": "read-only", "config": {"model_verbosity": "low"}})
     );
     assert_eq!(

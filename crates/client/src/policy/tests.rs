@@ -48,7 +48,7 @@ fn every_privileged_sandbox_needs_the_callers_word() {
             .sandbox(sandbox.clone())
             .approval(Approval::OnRequest)
             .allow_unattended_writes();
-        let refused = check(&profile, Some("/work"), None).unwrap_err();
+        let refused = check(&profile, Some("/srv"), None).unwrap_err();
         assert_eq!(refused, PolicyError::EscalationNotAllowed, "{sandbox:?}");
         assert_eq!(
             refused.to_string(),
@@ -61,7 +61,7 @@ fn every_privileged_sandbox_needs_the_callers_word() {
 fn every_privileged_sandbox_needs_somebody_to_ask() {
     for sandbox in privileged() {
         let profile = lifted(sandbox.clone()).approval(Approval::Never);
-        let refused = check(&profile, Some("/work"), None).unwrap_err();
+        let refused = check(&profile, Some("/srv"), None).unwrap_err();
         assert_eq!(refused, PolicyError::ApprovalRequired, "{sandbox:?}");
         assert_eq!(
             refused.to_string(),
@@ -70,7 +70,7 @@ fn every_privileged_sandbox_needs_somebody_to_ask() {
         let silent = Profile::new()
             .sandbox(sandbox)
             .allow_privileged_escalation();
-        let refused = check(&silent, Some("/work"), None).unwrap_err();
+        let refused = check(&silent, Some("/srv"), None).unwrap_err();
         assert_eq!(refused, PolicyError::ApprovalRequired);
     }
 }
@@ -81,7 +81,7 @@ fn only_writing_in_the_workspace_may_be_unattended() {
         let profile = lifted(sandbox.clone())
             .approval(Approval::Never)
             .allow_unattended_writes();
-        let result = check(&profile, Some("/work"), None);
+        let result = check(&profile, Some("/srv"), None);
         if sandbox == Sandbox::workspace_write() {
             assert_eq!(result, Ok(()));
         } else {
@@ -95,7 +95,7 @@ fn only_writing_in_the_workspace_may_be_unattended() {
     let profile = lifted(network.into())
         .approval(Approval::Never)
         .allow_unattended_writes();
-    assert_eq!(check(&profile, Some("/work"), None), Ok(()));
+    assert_eq!(check(&profile, Some("/srv"), None), Ok(()));
 }
 
 #[test]
@@ -133,21 +133,21 @@ fn one_named_root_is_a_place() {
 #[test]
 fn a_sandbox_that_is_none_is_refused_in_the_words_of_the_contract() {
     for value in [json!(null), json!("read-only"), json!(7), json!([])] {
-        let refused = check(&lifted(Sandbox::Raw(value)), Some("/work"), None).unwrap_err();
+        let refused = check(&lifted(Sandbox::Raw(value)), Some("/srv"), None).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "sandboxPolicy must be an object when provided"
         );
     }
     for value in [json!({}), json!({"type": ""}), json!({"type": 7})] {
-        let refused = check(&lifted(Sandbox::Raw(value)), Some("/work"), None).unwrap_err();
+        let refused = check(&lifted(Sandbox::Raw(value)), Some("/srv"), None).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "sandboxPolicy.type must be a non-empty string"
         );
     }
     let new = Sandbox::Raw(json!({"type": "somethingNew"}));
-    assert_eq!(check(&lifted(new), Some("/work"), None), Ok(()));
+    assert_eq!(check(&lifted(new), Some("/srv"), None), Ok(()));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn configuration_does_not_lead_around_the_gate() {
             format!("{key}.below"),
             format!("\"{key}\".below"),
         ] {
-            let refused = check(&Profile::new(), Some("/work"), Some(&config(&key)));
+            let refused = check(&Profile::new(), Some("/srv"), Some(&config(&key)));
             let bypass = PolicyError::ConfigBypass { key: key.clone() };
             assert_eq!(refused, Err(bypass));
             let allowed = Profile::new().allow_privileged_escalation();
@@ -182,7 +182,7 @@ fn the_first_row_that_hits_wins() {
     profile = profile.approval(Approval::Untrusted);
     assert_eq!(at(&profile, None), PolicyError::ScopeRequired);
     assert!(matches!(
-        at(&profile, Some("/work")),
+        at(&profile, Some("/srv")),
         PolicyError::InvalidSandbox { .. }
     ));
 }

@@ -9,7 +9,7 @@ use crate::rig::{T, joined};
 
 fn open_approval(id: &str) -> Value {
     json!({"approvalId": id, "threadId": T, "turnId": "t1", "itemId": "i1", "kind": "command",
-        "command": "touch a", "cwd": "/work", "changes": null, "reason": null,
+        "command": "touch a", "cwd": "/srv", "changes": null, "reason": null,
         "availableDecisions": ["accept"], "requestedAtMs": 1, "expiresAtMs": 2})
 }
 

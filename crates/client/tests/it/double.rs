@@ -206,9 +206,9 @@ pub(crate) fn initialized(kind: Kind) -> Value {
 pub(crate) fn thread_answer(id: &str) -> Value {
     json!({
         "thread": {"id": id, "preview": "", "ephemeral": false, "modelProvider": "mock",
-            "createdAt": 0, "updatedAt": 0, "status": {"type": "idle"}, "cwd": "/work",
+            "createdAt": 0, "updatedAt": 0, "status": {"type": "idle"}, "cwd": "/srv",
             "turns": []},
-        "model": "mock-model", "modelProvider": "mock", "cwd": "/work",
+        "model": "mock-model", "modelProvider": "mock", "cwd": "/srv",
         "approvalPolicy": "never", "sandbox": {"type": "readOnly", "networkAccess": false},
         "reasoningEffort": "medium",
     })

@@ -73,7 +73,7 @@ async fn a_turn_that_only_used_tools_is_a_success_without_text() {
     let (mut double, _client, thread) = rig(Kind::Codex).await;
     let turn = run(&thread, "hello");
     double.start_turn(T, "t1").await;
-    let command = json!({"type": "commandExecution", "id": "c", "command": "true", "cwd": "/work",
+    let command = json!({"type": "commandExecution", "id": "c", "command": "true", "cwd": "/srv",
         "status": "completed", "commandActions": [], "aggregatedOutput": "", "exitCode": 0});
     double.item(T, "t1", "item/completed", &command);
     double.tell("turn/completed", turn_event(T, "t1", "completed"));

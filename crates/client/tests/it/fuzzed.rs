@@ -117,7 +117,7 @@ impl Reached {
 async fn use_thread(client: &Client, first: u32) -> Reached {
     let mut reached = Reached::default();
     for round in first..first + 4 {
-        let started = client.threads().start("/work").await;
+        let started = client.threads().start("/srv").await;
         let Ok(thread) = started else { continue };
         let _ = thread.queue().await;
         let (one, two, streamed) = tokio::join!(run(&thread), run(&thread), stream(&thread, round));

@@ -85,7 +85,7 @@ async fn the_same_phases_run_for_one_shots_and_streams() {
     let (mut double, client) = Double::connect(Kind::Codex, builder).await;
     let one_shot = tokio::spawn({
         let client = client.clone();
-        async move { client.run("/work", "hello").await }
+        async move { client.run("/srv", "hello").await }
     });
     double.start_thread(T).await;
     double.start_turn(T, "t1").await;
@@ -107,7 +107,7 @@ async fn a_no_before_a_thread_sends_nothing() {
     let builder = Client::builder().hooks(blocking(HookPhase::PreSessionStart));
     let (mut double, client) = Double::connect(Kind::Codex, builder).await;
     for opening in [
-        client.threads().start("/work").into_future(),
+        client.threads().start("/srv").into_future(),
         client.threads().resume(T).into_future(),
         client.threads().fork(T).into_future(),
     ] {
@@ -169,7 +169,7 @@ async fn what_hooks_change_is_what_is_sent() {
         let set = HookSet::new().on(Matcher::phases(pre), ("rewrite", rewrite));
         let builder = Client::builder().hooks(set);
         let (mut double, client) = Double::connect(kind, builder).await;
-        let start = client.threads().start("/work").into_future();
+        let start = client.threads().start("/srv").into_future();
         let (thread, params) = tokio::join!(start, double.start_thread(T));
         assert_eq!(params["model"], "bigger");
         let thread = thread.unwrap();

@@ -20,7 +20,7 @@ const DELTA_BYTES: usize = 1_000;
 const PROGRESS_MAX: u64 = 1_024;
 
 async fn started(double: &mut Double, client: &Client) -> Thread {
-    let (thread, _) = tokio::join!(client.threads().start("/work"), double.start_thread("t"));
+    let (thread, _) = tokio::join!(client.threads().start("/srv"), double.start_thread("t"));
     thread.unwrap()
 }
 

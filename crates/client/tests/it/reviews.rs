@@ -28,7 +28,7 @@ const QUESTIONS: &str = "item/tool/requestUserInput";
 fn asks(thread: &str, turn: &str, item: &str) -> Value {
     json!({"kind": "command", "threadId": thread, "turnId": turn, "itemId": item,
         "startedAtMs": 1, "environmentId": "local", "reason": "need it", "command": "touch a",
-        "cwd": "/work", "commandActions": [{"type": "unknown", "command": "touch a"}],
+        "cwd": "/srv", "commandActions": [{"type": "unknown", "command": "touch a"}],
         "proposedExecpolicyAmendment": ["touch", "a"], "availableDecisions": ["accept",
         {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch", "a"]}}, "cancel"]})
 }
@@ -188,7 +188,7 @@ async fn a_hundred_threads_decide_for_themselves_alone() {
     for n in 0..100 {
         let own = format!("thread-{n}");
         let expected = own.clone();
-        let start = client.threads().start("/work");
+        let start = client.threads().start("/srv");
         let start = match n % 3 {
             0 => start.reviewer(move |r: &ApprovalRequest| {
                 assert_eq!(r.thread.as_ref().unwrap().as_str(), expected);

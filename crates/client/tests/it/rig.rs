@@ -36,7 +36,7 @@ pub(crate) async fn rig(kind: Kind) -> (Double, Client, Thread) {
 
 /// The thread of a client that is connected.
 pub(crate) async fn with_thread(mut double: Double, client: Client) -> (Double, Client, Thread) {
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let (thread, _) = tokio::join!(start, double.start_thread(T));
     (double, client, thread.unwrap())
 }

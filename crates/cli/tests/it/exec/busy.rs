@@ -2,27 +2,11 @@
 
 use rustix::process::Signal;
 use serde_json::json;
-use turnlane_testkit::mock_model::{At, Gate, Reply};
+use turnlane_testkit::mock_model::Reply;
 use turnlane_testkit::wait::DEADLINE;
 
+use super::daemon::gated;
 use super::{World, distinct};
-
-/// A model that holds the answer to `hold` until the gate is opened.
-async fn gated() -> (World, Gate) {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let world = World::new(move |request| {
-        let text = request.last_user_text();
-        let reply = Reply::text(format!("ok: {text}"));
-        if text == "hold" {
-            reply.gated_by(At::Request, &held)
-        } else {
-            reply
-        }
-    })
-    .await;
-    (world, gate)
-}
 
 #[tokio::test]
 async fn runs_of_one_thread_wait_for_each_other_in_order() {

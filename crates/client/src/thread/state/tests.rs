@@ -206,7 +206,7 @@ fn attention_stays_once_it_was_needed() {
 fn changed_settings_are_what_is_in_effect() {
     let (registry, known) = known();
     let before = EffectivePolicy {
-        cwd: "/work".to_owned(),
+        cwd: "/srv".to_owned(),
         model: "m".to_owned(),
         sandbox: json!({"type": "readOnly"}),
         ..EffectivePolicy::default()

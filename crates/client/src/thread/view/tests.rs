@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_thread_of_codex_is_read() {
-    let thread = json!({"id": "t", "preview": "hello", "name": "n", "cwd": "/work",
+    let thread = json!({"id": "t", "preview": "hello", "name": "n", "cwd": "/srv",
         "status": {"type": "active", "activeFlags": ["waitingOnApproval", "new"]},
         "model": "m", "modelProvider": "p", "createdAt": 1, "updatedAt": 2, "ephemeral": true,
         "forkedFromId": "s", "turns": [{"id": "u", "status": "completed"}, {"status": "x"}],
@@ -20,7 +20,7 @@ fn a_thread_of_codex_is_read() {
             id: ThreadId::from("t"),
             preview: "hello".to_owned(),
             name: Some("n".to_owned()),
-            cwd: "/work".to_owned(),
+            cwd: "/srv".to_owned(),
             status: ThreadStatus::Active {
                 flags: vec!["waitingOnApproval".to_owned(), "new".to_owned()]
             },

@@ -44,7 +44,7 @@ async fn hooks_about_tools_are_refused_where_nobody_would_ask_them() {
 
         let (double, client) = Double::plain(kind).await;
         let (mut double, client, thread) = with_thread(double, client).await;
-        let start = client.threads().start("/work").hooks(about_tools());
+        let start = client.threads().start("/srv").hooks(about_tools());
         let error = start.await.unwrap_err();
         let ThreadError::Call(error) = error else {
             panic!("{error:?}");
@@ -61,7 +61,7 @@ async fn hooks_about_tools_are_refused_where_nobody_would_ask_them() {
 
 fn run_params(registration: &str, thread: &str, tool: &str) -> Value {
     json!({"registrationId": registration, "runId": "r", "input": {
-        "session_id": thread, "turn_id": "t1", "transcript_path": null, "cwd": "/work",
+        "session_id": thread, "turn_id": "t1", "transcript_path": null, "cwd": "/srv",
         "hook_event_name": "PreToolUse", "model": "m", "permission_mode": "default",
         "tool_name": tool, "tool_input": {"command": "rm -rf /"}, "tool_use_id": "c",
         "turnlane": {"version": 1, "hook": "guard", "metadata": {}}}})
@@ -123,7 +123,7 @@ async fn a_server_that_asks_hooks_gets_their_answers_for_their_own_thread_only()
     initialize(&mut double).await;
     let client = joined(client).await.unwrap();
 
-    let start = client.threads().start("/work").hooks(about_tools());
+    let start = client.threads().start("/srv").hooks(about_tools());
     let start = tokio::spawn(start.into_future());
     double.expect("thread/start").await.answer(thread_answer(T));
     let register = double.expect("hook/register").await;

@@ -175,7 +175,7 @@ async fn a_patch_is_shown_with_the_changes_its_item_was_announced_with() {
     let builder = Client::builder().reviewer(|r: &ApprovalRequest| {
         let paths: Vec<_> = r.changes().iter().map(|one| one.path.as_str()).collect();
         match paths[..] {
-            ["/work/a"] => Decision::Accept,
+            ["/srv/a"] => Decision::Accept,
             _ => Decision::Cancel,
         }
     });
@@ -184,7 +184,7 @@ async fn a_patch_is_shown_with_the_changes_its_item_was_announced_with() {
         json!({"type": "fileChange", "id": "p1", "status": "inProgress",
             "changes": [{"path": path, "kind": {"type": "add"}, "diff": "x"}]})
     };
-    double.item(T, "t1", "item/started", &patch("/work/a"));
+    double.item(T, "t1", "item/started", &patch("/srv/a"));
     double.item("other", "t1", "item/started", &patch("/etc/passwd"));
     let params = json!({"threadId": T, "turnId": "t1", "itemId": "p1", "startedAtMs": 1,
         "reason": null, "grantRoot": null});

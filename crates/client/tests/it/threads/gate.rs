@@ -32,9 +32,9 @@ fn rows() -> Vec<(Profile, Option<&'static str>, &'static str)> {
             .sandbox(sandbox)
             .approval(Approval::OnRequest);
         let allowed = asked.clone().allow_privileged_escalation();
-        rows.push((asked, Some("/work"), ESCALATION));
+        rows.push((asked, Some("/srv"), ESCALATION));
         let unattended = allowed.clone().approval(Approval::Never);
-        rows.push((unattended, Some("/work"), APPROVAL));
+        rows.push((unattended, Some("/srv"), APPROVAL));
         rows.push((allowed, None, SCOPE));
     }
     let raw = |value: Value| {
@@ -44,9 +44,9 @@ fn rows() -> Vec<(Profile, Option<&'static str>, &'static str)> {
             .allow_privileged_escalation()
     };
     let no_object = "sandboxPolicy must be an object when provided";
-    rows.push((raw(json!("read-only")), Some("/work"), no_object));
+    rows.push((raw(json!("read-only")), Some("/srv"), no_object));
     let no_type = "sandboxPolicy.type must be a non-empty string";
-    rows.push((raw(json!({})), Some("/work"), no_type));
+    rows.push((raw(json!({})), Some("/srv"), no_type));
     rows
 }
 
@@ -195,12 +195,12 @@ async fn a_turn_of_a_thread_without_a_folder_needs_a_scope() {
     nothing_was_sent(&mut double, &client).await;
     // A root that has a name is a scope.
     let named = WorkspaceWrite {
-        writable_roots: vec!["/work".to_owned()],
+        writable_roots: vec!["/srv".to_owned()],
         ..WorkspaceWrite::default()
     };
     let run = tokio::spawn(turn(named.into()).into_future());
     let params = double.start_turn("T", "t1").await;
-    assert_eq!(params["sandboxPolicy"]["writableRoots"], json!(["/work"]));
+    assert_eq!(params["sandboxPolicy"]["writableRoots"], json!(["/srv"]));
     double.end_turn("T", "t1", "done");
     crate::rig::joined(run).await.unwrap();
 }
@@ -217,7 +217,7 @@ async fn configuration_does_not_lead_around_the_gate() {
         "bypass_hook_trust",
     ] {
         let threads = client.threads();
-        let start = threads.start("/work").config(key, "x").await;
+        let start = threads.start("/srv").config(key, "x").await;
         let resume = threads.resume("T").config(key, "x").await;
         let fork = threads.fork("S").config(key, "x").await;
         for result in [start, resume, fork] {
@@ -257,7 +257,7 @@ async fn d8_a_thread_that_was_granted_more_is_left_and_put_away() {
     let (mut double, client) = Double::plain(Kind::Codex).await;
     let full = granting("T", &json!("never"), &json!({"type": "dangerFullAccess"}));
     let both = ["thread/unsubscribe", "thread/archive"];
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let error = widened(&mut double, "thread/start", full.clone(), &both, start).await;
     let PolicyError::Widened { asked, granted } = error else {
         panic!("{error:?}");
@@ -286,10 +286,7 @@ async fn fewer_questions_than_asked_for_and_words_nobody_knows_are_more() {
             json!({"type": "readOnly", "networkAccess": true}),
         ),
     ] {
-        let start = client
-            .threads()
-            .start("/work")
-            .approval(Approval::Untrusted);
+        let start = client.threads().start("/srv").approval(Approval::Untrusted);
         let granted = granting("T", &approval, &sandbox);
         let start = start.into_future();
         let error = widened(&mut double, "thread/start", granted, &both, start).await;
@@ -301,7 +298,7 @@ async fn fewer_questions_than_asked_for_and_words_nobody_knows_are_more() {
 async fn a_server_that_refuses_to_be_left_changes_nothing() {
     let (mut double, client) = Double::plain(Kind::Codex).await;
     let full = granting("T", &json!("never"), &json!({"type": "dangerFullAccess"}));
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let play = async {
         double.expect("thread/start").await.answer(full);
         for method in ["thread/unsubscribe", "thread/archive"] {
@@ -321,7 +318,7 @@ async fn less_than_asked_for_is_fine() {
     let (mut double, client) = Double::plain(Kind::Codex).await;
     let start = client
         .threads()
-        .start("/work")
+        .start("/srv")
         .sandbox(Sandbox::workspace_write())
         .approval(Approval::OnRequest)
         .allow_privileged_escalation()

@@ -129,7 +129,7 @@ async fn two_handles_of_a_thread_keep_their_own_choices() {
     let resume = client
         .threads()
         .resume(T)
-        .cwd("/work")
+        .cwd("/srv")
         .sandbox(Sandbox::workspace_write())
         .approval(Approval::OnRequest)
         .allow_privileged_escalation()
@@ -207,7 +207,7 @@ async fn a_hook_that_blocks_keeps_a_thread_from_being_started() {
             })
         }),
     );
-    let start = client.threads().start("/work").hooks(hooks);
+    let start = client.threads().start("/srv").hooks(hooks);
     let error = start.await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -246,7 +246,7 @@ async fn hooks_of_client_and_thread_run_around_a_start_and_may_choose_the_model(
         .hooks(both("client"))
         .profile(turnlane::Profile::new().hooks(both("profile")));
     let (mut double, client) = Double::connect(Kind::Codex, builder).await;
-    let start = client.threads().start("/work").hooks(both("thread"));
+    let start = client.threads().start("/srv").hooks(both("thread"));
     let start = start.into_future();
     let (sent, thread) = answered(&mut double, "thread/start", thread_answer(T), start).await;
     assert_eq!(sent["model"], json!("chosen"));
@@ -271,10 +271,7 @@ async fn the_reviewer_of_a_thread_decides_for_it_and_for_no_other() {
     let (mut double, client) = Double::plain(Kind::Codex).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let start = client
-        .threads()
-        .start("/work")
-        .approval(Approval::OnRequest);
+    let start = client.threads().start("/srv").approval(Approval::OnRequest);
     let start = start.reviewer(move |_: &turnlane::ApprovalRequest| {
         count.fetch_add(1, Ordering::SeqCst);
         turnlane::Decision::Accept
@@ -285,7 +282,7 @@ async fn the_reviewer_of_a_thread_decides_for_it_and_for_no_other() {
     let _thread = thread.unwrap();
     for (thread, decision) in [(T, "accept"), ("other", "decline")] {
         let request = json!({"threadId": thread, "turnId": "u", "itemId": format!("i-{thread}"),
-            "command": "ls", "cwd": "/work"});
+            "command": "ls", "cwd": "/srv"});
         let peer = double.peer();
         let answer = tokio::spawn(async move {
             let method = "item/commandExecution/requestApproval";

@@ -157,7 +157,7 @@ async fn codex_says_of_a_new_thread_that_its_turns_are_not_supported() {
 async fn without_the_experimental_methods_there_are_no_pages_and_no_queue() {
     let builder = Client::builder().experimental_api(false);
     let (mut double, client) = Double::connect(Kind::Codex, builder).await;
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let (thread, _) = tokio::join!(start, double.start_thread(T));
     let thread = thread.unwrap();
     let turn = thread.turns().next().await.unwrap();
@@ -195,7 +195,7 @@ async fn a_page_too_large_for_a_frame_is_asked_for_in_smaller_pieces() {
         .connect();
     let (client, mut double) = tokio::join!(connect, site.accept(Kind::Codex));
     let client = client.unwrap();
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let (thread, _) = tokio::join!(start, double.start_thread(T));
     let mut stream = thread.unwrap().turns();
     let play = async {
@@ -229,7 +229,7 @@ async fn a_list_is_sorted_by_the_last_change_unless_asked_otherwise() {
         limit: Some(7),
         sort_key: Some(ThreadSortKey::CreatedAt),
         sort_direction: Some(turnlane::SortDirection::Asc),
-        cwd: Some(turnlane::CwdFilter::One("/work".to_owned())),
+        cwd: Some(turnlane::CwdFilter::One("/srv".to_owned())),
         search_term: Some("s".to_owned()),
         model_providers: Some(vec!["p".to_owned()]),
         ..ThreadListParams::default()
@@ -239,7 +239,7 @@ async fn a_list_is_sorted_by_the_last_change_unless_asked_otherwise() {
     assert_eq!(
         sent,
         json!({"archived": true, "cursor": "x", "limit": 7, "sortKey": "created_at",
-            "sortDirection": "asc", "cwd": "/work", "searchTerm": "s", "modelProviders": ["p"]})
+            "sortDirection": "asc", "cwd": "/srv", "searchTerm": "s", "modelProviders": ["p"]})
     );
 }
 
@@ -318,13 +318,13 @@ async fn open_threads_are_listed_by_id() {
 async fn skills_are_listed_by_directory() {
     let (mut double, client) = Double::plain(Kind::Codex).await;
     let call = client.skills_list(turnlane::SkillsListParams {
-        cwds: vec!["/work".to_owned()],
+        cwds: vec!["/srv".to_owned()],
         force_reload: true,
     });
-    let answer = json!({"data": [{"cwd": "/work", "skills": [{"name": "s", "new": 1}],
+    let answer = json!({"data": [{"cwd": "/srv", "skills": [{"name": "s", "new": 1}],
         "errors": [{"path": "/x", "message": "m"}]}]});
     let (sent, list) = answered(&mut double, "skills/list", answer, call).await;
-    assert_eq!(sent, json!({"cwds": ["/work"], "forceReload": true}));
+    assert_eq!(sent, json!({"cwds": ["/srv"], "forceReload": true}));
     let list = list.unwrap();
     assert_eq!(list.data[0].skills[0]["name"], json!("s"));
     assert_eq!(list.data[0].errors.len(), 1);

@@ -16,7 +16,7 @@ fn everything() -> ThreadStartParams {
         model: Some("m".to_owned()),
         model_provider: Some("p".to_owned()),
         service_tier: Some("flex".to_owned()),
-        cwd: Some(PathBuf::from("/work")),
+        cwd: Some(PathBuf::from("/srv")),
         approval_policy: Some(Approval::OnRequest),
         sandbox: Some(Sandbox::read_only()),
         config: json!({"a.b": 1}).as_object().cloned(),
@@ -30,7 +30,7 @@ fn everything() -> ThreadStartParams {
 }
 
 fn everything_sent() -> Value {
-    json!({"model": "m", "modelProvider": "p", "serviceTier": "flex", "cwd": "/work",
+    json!({"model": "m", "modelProvider": "p", "serviceTier": "flex", "cwd": "/srv",
         "approvalPolicy": "on-request", "sandbox": "read-only", "config": {"a.b": 1},
         "serviceName": "s", "baseInstructions": "base", "developerInstructions": "more",
         "personality": "friendly", "ephemeral": true})
@@ -65,7 +65,7 @@ async fn a_thread_with_nothing_chosen_may_read_and_asks_nobody() {
             effective.model.as_str(),
             effective.model_provider.as_str()
         ),
-        ("/work", "mock-model", "mock")
+        ("/srv", "mock-model", "mock")
     );
     assert_eq!(effective.approval, json!("never"));
     assert_eq!(
@@ -84,7 +84,7 @@ async fn roots_and_network_of_a_workspace_go_into_the_configuration() {
     };
     let start = client
         .threads()
-        .start("/work")
+        .start("/srv")
         .sandbox(limits)
         .approval(Approval::OnRequest)
         .allow_privileged_escalation()
@@ -98,7 +98,7 @@ async fn roots_and_network_of_a_workspace_go_into_the_configuration() {
     let (sent, thread) = answered(&mut double, "thread/start", answer, start).await;
     assert_eq!(
         sent,
-        json!({"cwd": "/work", "approvalPolicy": "on-request", "sandbox": "workspace-write",
+        json!({"cwd": "/srv", "approvalPolicy": "on-request", "sandbox": "workspace-write",
             "config": {"x": 1, "sandbox_workspace_write":
                 {"writable_roots": ["/extra"], "network_access": true}}})
     );
@@ -188,7 +188,7 @@ async fn an_answer_without_a_thread_is_against_the_contract() {
     for validation in [turnlane::Validation::Known, turnlane::Validation::Off] {
         let builder = Client::builder().validation(validation);
         let (mut double, client) = Double::connect(Kind::Codex, builder).await;
-        let start = client.threads().start("/work").into_future();
+        let start = client.threads().start("/srv").into_future();
         let answer = json!({"thread": {}});
         let (_, result) = answered(&mut double, "thread/start", answer, start).await;
         let Err(ThreadError::Call(CallError::Contract {
@@ -297,7 +297,7 @@ async fn what_the_client_chose_is_below_what_the_thread_chose() {
     let profile = turnlane::Profile::new().model("below").service_tier("slow");
     let builder = Client::builder().profile(profile);
     let (mut double, client) = Double::connect(Kind::Codex, builder).await;
-    let start = client.threads().start("/work").model("above").into_future();
+    let start = client.threads().start("/srv").model("above").into_future();
     let (sent, thread) = answered(&mut double, "thread/start", thread_answer("T"), start).await;
     assert_eq!(
         (&sent["model"], &sent["serviceTier"]),

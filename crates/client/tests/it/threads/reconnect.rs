@@ -10,7 +10,7 @@ use crate::double::{Double, Kind, thread_answer};
 use crate::rig::{Site, T};
 
 async fn started(double: &mut Double, client: &Client, id: &str) -> Thread {
-    let start = client.threads().start("/work").into_future();
+    let start = client.threads().start("/srv").into_future();
     let (thread, _) = tokio::join!(start, double.start_thread(id));
     thread.unwrap()
 }
@@ -54,7 +54,7 @@ async fn hooks_and_reviewers_need_their_thread_too() {
     let (mut double, client) = site.connect(Kind::Codex).await;
     let start = client
         .threads()
-        .start("/work")
+        .start("/srv")
         .reviewer(turnlane::DeclineAll);
     let (_, reviewed) = answered(
         &mut double,

@@ -126,7 +126,7 @@ async fn threads(round: &mut Round, client: &Client) {
     let (page, loaded) = (ThreadListParams::default, ThreadLoadedListParams::default);
     let threads = client.threads();
     round
-        .take(async { of_thread(threads.start("/work").await) })
+        .take(async { of_thread(threads.start("/srv").await) })
         .await;
     round
         .take(async { of_thread(threads.resume("other").await) })
@@ -195,7 +195,7 @@ async fn turns(round: &mut Round, handles: &Handles) {
     let interrupt = client.turn_interrupt_with_timeout(T, "u", limit);
     round.take(async { of_call(interrupt.await) }).await;
     round
-        .take(async { of_turn(client.run("/work", "x").await) })
+        .take(async { of_turn(client.run("/srv", "x").await) })
         .await;
     round
         .take(async { of_turn(thread.turn_start(said).await) })
