@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approval;
+mod census;
 pub mod crash;
 mod error;
 mod ids;
@@ -66,6 +67,7 @@ pub mod thread;
 pub mod turn;
 mod worker;
 
+pub use census::{Census, Times};
 pub use error::{Source, StoreError};
 pub use ids::{ApprovalId, Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
 pub use json::Json;

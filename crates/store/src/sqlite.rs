@@ -39,6 +39,7 @@ mod start;
 mod statement;
 mod store_impl;
 mod strikes;
+mod sync_times;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -59,12 +60,14 @@ use std::sync::{Arc, Weak};
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
+use crate::census::Times;
 use crate::error::StoreError;
 use crate::ids::WorkerId;
 use crate::store::Work;
 use crate::turn::Level;
 use crate::worker::Health;
 use batch::Job;
+use sync_times::SyncTimes;
 use task::{Task, task};
 use waiting::{WAITING_MAX, Waiting};
 use worker_lock::WorkerLocks;
@@ -139,6 +142,7 @@ struct Tally {
     operations: AtomicU64,
     refused: AtomicU64,
     checkpoints: AtomicU64,
+    syncs: SyncTimes,
 }
 
 /// What the store and its threads share.
@@ -189,6 +193,11 @@ impl SqliteStore {
             failed_attempts: count(&tally.refused),
             checkpoints: count(&tally.checkpoints),
         }
+    }
+
+    /// How long commits took that waited for the disk.
+    pub(crate) fn sync_times(&self) -> Times {
+        self.shared.tally.syncs.read()
     }
 
     /// One more handle of the worker's lock; none in memory and once the store has ended.

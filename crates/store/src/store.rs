@@ -16,6 +16,7 @@ use std::pin::Pin;
 use tokio::sync::watch;
 
 use crate::approval::{ApprovalQuery, ApprovalRow};
+use crate::census::{Census, Times};
 use crate::error::StoreError;
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Changed, LaneView, OwnedLane, Paused, Ready, Taken};
@@ -55,6 +56,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Counts the times that another process may have changed something.
     fn foreign_changes(&self) -> watch::Receiver<u64>;
+
+    /// The lanes by what they do. Reads every lane, so it is for those who look now and then.
+    fn census(&self) -> Work<Census>;
+
+    /// How long commits took that waited for the disk, since the store was opened.
+    fn sync_times(&self) -> Times;
 
     /// Gives up all lanes that run nothing, removes the worker and ends the store, after
     /// everything submitted before. Without it the worker counts as dead from the drop on.

@@ -7,6 +7,7 @@
 //! What trouble means for the store is decided by the writer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::crash;
 use crate::error::{Source, StoreError};
 use crate::sqlite::task::Task;
+use crate::sqlite::writer::monotonic;
 use crate::sqlite::{Class, Db};
 use crate::turn::Level;
 
@@ -188,8 +190,9 @@ impl Batch {
         }
     }
 
-    /// Carries out what is to be carried out, as one transaction.
-    pub(super) fn attempt(&mut self, db: &Db<'_>) -> Result<(), Trouble> {
+    /// Carries out what is to be carried out, as one transaction; how long its commit took, unless
+    /// it had nothing to write.
+    pub(super) fn attempt(&mut self, db: &Db<'_>) -> Result<Option<Duration>, Trouble> {
         let attempted = self.transaction(db);
         if attempted.is_err() && !db.connection.is_autocommit() {
             // If even this fails, the writer's next attempt does as well and is dealt with then.
@@ -203,7 +206,8 @@ impl Batch {
         self.guard = Guard::Savepoints;
     }
 
-    fn transaction(&mut self, db: &Db<'_>) -> Result<(), Trouble> {
+    fn transaction(&mut self, db: &Db<'_>) -> Result<Option<Duration>, Trouble> {
+        let changes = db.connection.total_changes();
         execute(db.connection, "BEGIN IMMEDIATE").map_err(Trouble::of)?;
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if entry.refused.is_none() {
@@ -217,10 +221,13 @@ impl Batch {
         }
         self.crash_point("before-commit");
         crash::point("commit:before");
+        let writes = db.connection.total_changes() != changes;
+        let began = monotonic();
         execute(db.connection, "COMMIT").map_err(Trouble::of)?;
+        let took = began.elapsed();
         crash::point("commit:after");
         self.crash_point("after-commit");
-        Ok(())
+        Ok(writes.then_some(took))
     }
 
     /// Answers everybody.

@@ -15,6 +15,7 @@ use super::Db;
 use super::fault::Fault;
 use super::rows::{InOrder, find_row};
 use super::statement::{execute, first, single};
+use crate::census::Census;
 use crate::error::StoreError;
 use crate::ids::{Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Active, Changed, Head, LaneView, Paused, Waiting};
@@ -347,4 +348,20 @@ pub(super) fn look_at(db: &Db<'_>, threads: &[ThreadId]) -> Result<Vec<LaneView>
 /// A picture of one lane.
 pub(super) fn look(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
     Lane::find(db, thread)?.view(db)
+}
+
+/// All lanes by what they do.
+pub(super) fn census(db: &Db<'_>) -> Result<Census, Fault> {
+    single(db, include_str!("sql/census.sql"), [], |row| {
+        let count = |at| row.get(at).map(i64::unsigned_abs);
+        Ok(Census {
+            running: count(0)?,
+            paused: count(1)?,
+            waiting: count(2)?,
+            queued: count(3)?,
+            held: count(4)?,
+            idle: count(5)?,
+            rows: count(6)?,
+        })
+    })
 }

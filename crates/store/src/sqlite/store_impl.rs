@@ -13,6 +13,7 @@ use super::{
     recovery, rows, start, threads, turns,
 };
 use crate::approval::{ApprovalQuery, ApprovalRow};
+use crate::census::{Census, Times};
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Changed, LaneView, OwnedLane, Paused, Ready, Taken};
 use crate::queue::{
@@ -102,6 +103,14 @@ impl Store for SqliteStore {
 
     fn foreign_changes(&self) -> watch::Receiver<u64> {
         self.foreign_changes()
+    }
+
+    fn census(&self) -> Work<Census> {
+        self.find("count the lanes", lane::census)
+    }
+
+    fn sync_times(&self) -> Times {
+        self.sync_times()
     }
 
     fn close(&self) -> Work<()> {

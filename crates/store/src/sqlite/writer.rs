@@ -204,8 +204,8 @@ impl Writer {
             set.map_err(|error| Trouble::Broken(Arc::new(error)))?;
             self.level = Some(level);
         }
-        batch.attempt(&self.shared.db(&self.connection))?;
-        self.shared.tally.committed(level, operations);
+        let took = batch.attempt(&self.shared.db(&self.connection))?;
+        self.shared.tally.committed(level, operations, took);
         Ok(())
     }
 
@@ -346,10 +346,13 @@ impl Drop for Writer {
 }
 
 impl Tally {
-    fn committed(&self, level: Level, operations: usize) {
+    fn committed(&self, level: Level, operations: usize, took: Option<Duration>) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         if level == Level::Durable {
             self.durable_commits.fetch_add(1, Ordering::Relaxed);
+            if let Some(took) = took {
+                self.syncs.add(took);
+            }
         }
         self.operations
             .fetch_add(operations as u64, Ordering::Relaxed);
@@ -380,8 +383,8 @@ fn is_io(source: &Source) -> bool {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "measures how far failures lie apart; nothing of it is recorded"
+    reason = "measures how far failures lie apart and how long commits take; nothing of it is stored"
 )]
-fn monotonic() -> Instant {
+pub(super) fn monotonic() -> Instant {
     Instant::now()
 }

@@ -1,5 +1,6 @@
 //! Upkeep: ended rows are pruned, endless waits end with a restart.
 
+use turnlane_store::Census;
 use turnlane_store::queue::{CannotStart, Fate, RowState};
 use turnlane_store::turn::{Complete, Keep, WaitingChange};
 
@@ -12,6 +13,8 @@ on_one_worker![
     pruning_takes_a_thousand_at_most,
     an_endless_wait_of_nobodys_lane_ends,
     a_wait_with_a_time_does_not_end_by_itself,
+    lanes_are_counted_by_what_they_do,
+    syncs_are_timed,
 ];
 on_many_workers![
     an_endless_wait_of_a_live_workers_lane_goes_on,
@@ -118,4 +121,59 @@ async fn an_endless_wait_of_a_dead_workers_lane_ends(db: Db) {
     db.kill(owner).await;
     assert_eq!(other.end_endless_waits().await.unwrap(), 1);
     assert_eq!(other.lane().await.waiting, None);
+}
+
+async fn lanes_are_counted_by_what_they_do(db: Db) {
+    let hand = db.open("one").await;
+    assert_eq!(hand.census().await.unwrap(), Census::default());
+    hand.create_thread(new_thread("t")).await.unwrap();
+    hand.create_thread(new_thread("other")).await.unwrap();
+    let idle = Census {
+        idle: 2,
+        ..Census::default()
+    };
+    assert_eq!(hand.census().await.unwrap(), idle);
+    hand.add(&["a", "b", "c"]).await;
+    let queued = Census {
+        queued: 1,
+        idle: 1,
+        rows: 3,
+        ..Census::default()
+    };
+    assert_eq!(hand.census().await.unwrap(), queued);
+    hand.pause(thread(), paused()).await.unwrap();
+    let paused = Census {
+        queued: 0,
+        paused: 1,
+        ..queued
+    };
+    assert_eq!(hand.census().await.unwrap(), paused);
+    hand.resume(thread(), NOW).await.unwrap();
+    hand.fail("a").await;
+    let held = Census {
+        queued: 0,
+        held: 1,
+        ..queued
+    };
+    assert_eq!(hand.census().await.unwrap(), held);
+    hand.delete_row(thread(), row_id("a"), NOW).await.unwrap();
+    hand.claim_head().await;
+    let running = Census {
+        queued: 0,
+        running: 1,
+        rows: 1,
+        ..queued
+    };
+    assert_eq!(hand.census().await.unwrap(), running);
+}
+
+async fn syncs_are_timed(db: Db) {
+    let hand = db.one().await;
+    let before = hand.sync_times();
+    hand.add(&["a"]).await;
+    let after = hand.sync_times();
+    assert!(after.count > before.count, "{before:?} {after:?}");
+    assert!(after.sum >= before.sum, "{before:?} {after:?}");
+    let counted: u64 = after.buckets.iter().map(|(_, count)| count).sum();
+    assert!(counted <= after.count, "{after:?}");
 }
