@@ -239,8 +239,14 @@ impl Lanes {
             // With the lane, so that nobody loads it again.
             self.ephemeral.remove(thread)
         };
-        // What is dropped here is answered by its reply.
-        drop(late);
+        for command in late {
+            // Calls about the queue need no lane; they are still in its order.
+            if let Command::Queue(call) = command {
+                let done = call(self.shared_of(thread).store.as_ref()).await;
+                (done.answer)();
+            }
+            // What else is dropped here is answered by its reply.
+        }
         if let Some(shared) = gone {
             match shared.store.delete_thread(thread).await {
                 Ok(()) | Err(StoreError::ThreadNotFound(_)) => {}

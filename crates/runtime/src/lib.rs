@@ -91,6 +91,7 @@ mod dispatcher;
 mod engines;
 mod ephemeral;
 mod error;
+mod failures;
 mod ids;
 pub mod lane;
 mod lanes;

@@ -115,15 +115,18 @@ impl Runtime {
         self.handle.clone()
     }
 
+    /// The first half of a stop: no new turns; running ones may go on for `grace` and are interrupted
+    /// then. When this returns no lane is loaded, and the store still answers, so that whoever is
+    /// connected can be told everything before [`Runtime::stop`]. Nothing when it was done before.
+    pub async fn end_turns(&self, grace: Duration) {
+        self.shutdown.cancel();
+        self.handle.inner.lanes.stop(stop_how(grace)).await;
+    }
+
     /// Stops: no new turns; running ones may go on for `grace` and are interrupted then. The store
     /// is closed when this returns.
     pub async fn stop(self, grace: Duration) -> Result<(), Error> {
-        let how = if grace.is_zero() {
-            StopHow::Now
-        } else {
-            StopHow::After(grace)
-        };
-        self.end(how).await
+        self.end(stop_how(grace)).await
     }
 
     /// Stops in haste: running turns are recorded as interrupted within a quarter of a second,
@@ -144,6 +147,14 @@ impl Runtime {
         }
         shared.store.close().await?;
         Ok(())
+    }
+}
+
+fn stop_how(grace: Duration) -> StopHow {
+    if grace.is_zero() {
+        StopHow::Now
+    } else {
+        StopHow::After(grace)
     }
 }
 
@@ -198,6 +209,11 @@ impl Handle {
     /// How many lanes are loaded.
     pub fn loaded(&self) -> usize {
         self.inner.lanes.count()
+    }
+
+    /// How many turns failed since the start, by the word for why; only words that have a count.
+    pub fn failures(&self) -> Vec<(String, u64)> {
+        self.inner.shared.failures.counts()
     }
 
     /// Changes a thread: settings, name, archive. Durable.

@@ -13,6 +13,7 @@ use turnlane_store::{Store, ThreadId};
 
 use crate::clock::Clock;
 use crate::engines::Checked;
+use crate::failures::Failures;
 use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
 use crate::threads::Life;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub slots: Arc<Slots>,
     /// What engines were found able to do.
     pub checked: Arc<Checked>,
+    /// Why turns failed.
+    pub failures: Arc<Failures>,
     /// Wakes the dispatcher.
     pub work: Notify,
     names: Arc<BTreeSet<String>>,
@@ -56,6 +59,7 @@ impl Shared {
             clock,
             options,
             checked: Arc::default(),
+            failures: Arc::default(),
             work: Notify::new(),
             watchers: Arc::default(),
             revisions: Mutex::new(HashMap::new()),
@@ -72,6 +76,7 @@ impl Shared {
             options: self.options.clone(),
             slots: Arc::clone(&self.slots),
             checked: Arc::clone(&self.checked),
+            failures: Arc::clone(&self.failures),
             work: Notify::new(),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),

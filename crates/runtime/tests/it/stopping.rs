@@ -206,3 +206,28 @@ async fn a_stop_with_grace_can_be_hurried() {
     let ended = turns(store.as_ref(), thread).await;
     assert_eq!(ended[0].status, TurnStatus::Interrupted);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_queued_while_a_worker_stops_is_stored_and_never_called_lost() {
+    let home = Home::new();
+    for _ in 0..20 {
+        let world = home.start(SCRIPT).await;
+        let thread = world.thread().await;
+        world.listen(thread).await;
+        let mut adding = tokio::task::JoinSet::new();
+        for n in 0..64 {
+            let handle = world.handle.clone();
+            let text = format!("row {n}");
+            let add = AddTurn::new(params(&text));
+            adding.spawn(async move { handle.add(thread, add).await.map(|_| ()) });
+        }
+        world.runtime.end_turns(Duration::from_mins(1)).await;
+        let added = adding.join_all().await;
+        assert!(added.iter().all(Result::is_ok), "{added:?}");
+        // The store still answers whoever is connected.
+        let waiting = world.queue(thread).await.lane.depth;
+        let ended = world.turns(thread).await.len();
+        assert_eq!(waiting as usize + ended, 64);
+        world.runtime.stop(Duration::ZERO).await.unwrap();
+    }
+}

@@ -185,6 +185,7 @@ impl Actor {
             ThreadStatus::Idle
         });
         if let (true, Some(error)) = (failed, &turn.error) {
+            self.shared.failures.add(error.kind.as_ref());
             let error = Box::new(error.clone());
             self.tell_said(ServerNotification::Error(TurnFailing {
                 error,
