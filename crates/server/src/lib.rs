@@ -36,6 +36,7 @@ mod watcher;
 
 pub use answers::{Facts, Key};
 pub use embedded::{Embedded, EmbeddedConfig, EmbeddedError};
+pub use listening::Door;
 pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
 pub use server::Server;
 

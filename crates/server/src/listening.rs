@@ -1,8 +1,12 @@
 //! A listener of ours: who comes in is served, and plain requests get their pages.
 //!
-//! The invariant here: what a connection may do depends on what proved that it may connect, and that
-//! is told by the listener, never by the client.
+//! The invariants here: what a connection may do depends on what proved that it may connect, and that
+//! is told by the listener, never by the client. A door that nobody has opened yet turns nobody away:
+//! who comes early waits, and whoever asks is told that we are not ready.
 
+use std::sync::Arc;
+
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use turnlane_rpc::listen::{Accepted, AdmittedBy, HttpResponse, Listener};
 
@@ -12,36 +16,104 @@ use crate::server::Server;
 /// Where the metrics are; the listener has asked for the token before.
 const METRICS_PATH: &str = "/metrics";
 
+/// The way in to a server that may still be starting; clones are the same one.
+///
+/// Listeners run from the first moment on, so that `/healthz` and `/readyz` answer while what dead
+/// workers left is being decided. Connections wait for [`Door::open`]; their number is bounded by the
+/// listener's limit.
+#[derive(Clone)]
+pub struct Door {
+    server: Arc<watch::Sender<Option<Server>>>,
+}
+
+impl Door {
+    /// A door with nothing behind it yet.
+    pub fn closed() -> Self {
+        Self::with(None)
+    }
+
+    fn with(server: Option<Server>) -> Self {
+        Self {
+            server: Arc::new(watch::Sender::new(server)),
+        }
+    }
+
+    /// Lets everybody in who waits, and who comes later. The first server stays.
+    pub fn open(&self, server: Server) {
+        self.server.send_if_modified(|behind| {
+            let is_first = behind.is_none();
+            behind.get_or_insert(server);
+            is_first
+        });
+    }
+
+    /// Whether requests are served: what `/readyz` says.
+    pub fn ready(&self) -> bool {
+        self.behind().is_some_and(|server| server.ready())
+    }
+
+    fn behind(&self) -> Option<Server> {
+        self.server.borrow().clone()
+    }
+
+    /// Serves a listener until `shutdown` is cancelled. Also answers `/readyz` and `/metrics`.
+    /// Connections live on when it returns, and [`Server::stop`] ends them; those that still wait are
+    /// closed.
+    pub async fn run_listener(&self, listener: Listener, shutdown: CancellationToken) {
+        let (asked, scraped, door) = (self.clone(), self.clone(), self.clone());
+        let listener = listener
+            .on_ready(move || asked.ready())
+            .on_http(move |request| {
+                let is_metrics = request.uri().path() == METRICS_PATH;
+                let server = scraped.behind();
+                async move {
+                    match (is_metrics, server) {
+                        (true, Some(server)) => page(200, server.metrics().await),
+                        (true, None) => page(503, "starting".to_owned()),
+                        (false, _) => page(400, "expected a websocket handshake".to_owned()),
+                    }
+                }
+            });
+        let waits_until = shutdown.clone();
+        let accepted = move |accepted: Accepted| {
+            let (door, given_up) = (door.clone(), waits_until.clone());
+            tokio::spawn(async move { door.receive(accepted, given_up).await });
+        };
+        listener.run(shutdown, accepted).await;
+    }
+
+    async fn receive(&self, accepted: Accepted, given_up: CancellationToken) {
+        let kind = match accepted.admitted_by {
+            AdmittedBy::CapabilityToken | AdmittedBy::SignedBearerToken => PeerKind::WebSocket,
+            AdmittedBy::Nothing => PeerKind::OpenWebSocket,
+            AdmittedBy::SameUser => PeerKind::Unix,
+        };
+        let mut behind = self.server.subscribe();
+        let server = tokio::select! {
+            biased;
+            // The sender is ours, so this ends only with a server.
+            Ok(found) = behind.wait_for(Option::is_some) => found.clone(),
+            () = given_up.cancelled() => None,
+        };
+        if let Some(server) = server {
+            server.serve(accepted.duplex, kind).await;
+        }
+    }
+}
+
 impl Server {
     /// Serves a listener until `shutdown` is cancelled. Also answers `/readyz` and `/metrics`.
     /// Connections live on when it returns; [`Server::stop`] ends them.
     pub async fn run_listener(&self, listener: Listener, shutdown: CancellationToken) {
-        let (asked, scraped, server) = (self.clone(), self.clone(), self.clone());
-        let listener = listener
-            .on_ready(move || asked.ready())
-            .on_http(move |request| {
-                let page = (request.uri().path() == METRICS_PATH).then(|| scraped.metrics());
-                std::future::ready(http_answer(page))
-            });
-        let accepted = move |accepted: Accepted| {
-            let server = server.clone();
-            let kind = match accepted.admitted_by {
-                AdmittedBy::CapabilityToken | AdmittedBy::SignedBearerToken => PeerKind::WebSocket,
-                AdmittedBy::Nothing => PeerKind::OpenWebSocket,
-                AdmittedBy::SameUser => PeerKind::Unix,
-            };
-            tokio::spawn(async move { server.serve(accepted.duplex, kind).await });
-        };
-        listener.run(shutdown, accepted).await;
+        let door = Door::with(Some(self.clone()));
+        door.run_listener(listener, shutdown).await;
     }
 }
 
-/// The metrics, or that this is no page.
-fn http_answer(page: Option<String>) -> HttpResponse {
-    let found = page.is_some();
-    let text = page.unwrap_or_else(|| "expected a websocket handshake".to_owned());
+/// A plain text as an answer.
+fn page(code: u16, text: String) -> HttpResponse {
     let mut response = HttpResponse::new(text.into());
-    if !found && let Ok(status) = 400.try_into() {
+    if let Ok(status) = code.try_into() {
         *response.status_mut() = status;
     }
     if let Ok(kind) = "text/plain; version=0.0.4; charset=utf-8".parse() {

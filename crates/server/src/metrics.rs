@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::thread::ThreadStatus;
+use turnlane_runtime::store::{Census, Times};
 
 /// Upper bounds of the buckets of `turnlane_turn_seconds`, in milliseconds.
 const TURN_BUCKETS_MS: [u64; 10] = [
@@ -35,12 +37,16 @@ pub(crate) struct Metrics {
 }
 
 /// What others know at the moment of a scrape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Others {
     pub(crate) connections: usize,
     pub(crate) lanes: usize,
     pub(crate) unanswered: usize,
     pub(crate) store_writes: bool,
+    /// None when the store could not tell.
+    pub(crate) census: Option<Census>,
+    pub(crate) syncs: Times,
+    pub(crate) failures: Vec<(String, u64)>,
 }
 
 impl Metrics {
@@ -91,7 +97,7 @@ impl Metrics {
     }
 
     /// The text of a scrape.
-    pub(crate) fn text(&self, others: Others) -> String {
+    pub(crate) fn text(&self, others: &Others) -> String {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let turns_running = running.len() as u64;
         drop(running);
@@ -158,35 +164,90 @@ impl Metrics {
         let gauges = gauges.into_iter().map(|row| ("gauge", row));
         let counters = counters.into_iter().map(|row| ("counter", row));
         for (kind, (name, help, value)) in gauges.chain(counters) {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "# HELP turnlane_{name} {help}\n# TYPE turnlane_{name} {kind}\nturnlane_{name} {value}"
-            );
+            head(name, help, kind, &mut text);
+            let _ = writeln!(text, "turnlane_{name} {value}");
         }
-        self.turn_seconds(&mut text);
+        if let Some(census) = &others.census {
+            lanes(census, &mut text);
+        }
+        failures(&others.failures, &mut text);
+        let help = "How long turns took.";
+        histogram("turn_seconds", help, &self.turn_times(), &mut text);
+        let help = "How long commits took that waited for the disk.";
+        histogram("fsync_seconds", help, &others.syncs, &mut text);
         text
     }
 
-    fn turn_seconds(&self, text: &mut String) {
-        let name = "turnlane_turn_seconds";
-        // Writing to a string cannot fail.
+    fn turn_times(&self) -> Times {
+        let bounds = TURN_BUCKETS_MS.iter().copied().map(Duration::from_millis);
+        let counts = self.turn_buckets.iter().map(|count| count.load(Relaxed));
+        Times {
+            buckets: bounds.zip(counts).collect(),
+            count: self.turns_ended.load(Relaxed),
+            sum: Duration::from_millis(self.turn_ms.load(Relaxed)),
+        }
+    }
+}
+
+/// The lanes of the store by what they do, and what waits in them.
+fn lanes(census: &Census, text: &mut String) {
+    let states = [
+        ("running", census.running),
+        ("queued", census.queued),
+        ("waiting", census.waiting),
+        ("paused", census.paused),
+        ("held", census.held),
+        ("idle", census.idle),
+    ];
+    let help = "Lanes of the store by what they do: held is behind a failed turn.";
+    head("lanes", help, "gauge", text);
+    for (state, count) in states {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "turnlane_lanes{{state=\"{state}\"}} {count}");
+    }
+    head(
+        "queue_depth",
+        "Turns that wait in all lanes.",
+        "gauge",
+        text,
+    );
+    let _ = writeln!(text, "turnlane_queue_depth {}", census.rows);
+}
+
+fn failures(failures: &[(String, u64)], text: &mut String) {
+    let help = "Turns that failed, by why.";
+    head("engine_errors_total", help, "counter", text);
+    for (kind, count) in failures {
         let _ = writeln!(
             text,
-            "# HELP {name} How long turns took.\n# TYPE {name} histogram"
+            "turnlane_engine_errors_total{{kind=\"{kind}\"}} {count}"
         );
-        let mut below = 0;
-        for (bound_ms, count) in TURN_BUCKETS_MS.iter().zip(&self.turn_buckets) {
-            below += count.load(Relaxed);
-            let (whole, rest) = (bound_ms / 1_000, bound_ms % 1_000);
-            let _ = writeln!(text, "{name}_bucket{{le=\"{whole}.{rest:03}\"}} {below}");
-        }
-        let all = self.turns_ended.load(Relaxed);
-        let sum_ms = self.turn_ms.load(Relaxed);
-        let (whole, rest) = (sum_ms / 1_000, sum_ms % 1_000);
-        let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {all}");
-        let _ = writeln!(text, "{name}_sum {whole}.{rest:03}\n{name}_count {all}");
     }
+}
+
+fn histogram(name: &str, help: &str, times: &Times, text: &mut String) {
+    head(name, help, "histogram", text);
+    let mut below = 0;
+    for (bound, count) in &times.buckets {
+        below += count;
+        let bound = bound.as_secs_f64();
+        let _ = writeln!(text, "turnlane_{name}_bucket{{le=\"{bound}\"}} {below}");
+    }
+    // The buckets and the count are read one by one; a scrape must still add up.
+    let all = times.count.max(below);
+    let sum = times.sum.as_secs_f64();
+    let _ = writeln!(text, "turnlane_{name}_bucket{{le=\"+Inf\"}} {all}");
+    let _ = writeln!(
+        text,
+        "turnlane_{name}_sum {sum}\nturnlane_{name}_count {all}"
+    );
+}
+
+fn head(name: &str, help: &str, kind: &str, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "# HELP turnlane_{name} {help}\n# TYPE turnlane_{name} {kind}"
+    );
 }
 
 #[cfg(test)]
@@ -204,11 +265,22 @@ mod tests {
         metrics.status(thread, &active, 1_000);
         metrics.status(thread, &active, 1_050);
         metrics.status(thread, &ThreadStatus::SystemError, 1_200);
-        let text = metrics.text(Others {
+        let text = metrics.text(&Others {
             connections: 2,
             lanes: 3,
-            unanswered: 0,
             store_writes: true,
+            census: Some(Census {
+                held: 4,
+                rows: 17,
+                ..Census::default()
+            }),
+            syncs: Times {
+                buckets: vec![(Duration::from_micros(500), 7), (Duration::from_secs(2), 1)],
+                count: 9,
+                sum: Duration::from_millis(4_250),
+            },
+            failures: vec![("quota".to_owned(), 5)],
+            ..Others::default()
         });
         for line in [
             "turnlane_connections 2",
@@ -216,9 +288,17 @@ mod tests {
             "turnlane_turns_ended_total 1",
             "turnlane_turns_failed_total 1",
             "turnlane_turns_running 0",
-            "turnlane_turn_seconds_bucket{le=\"0.100\"} 0",
-            "turnlane_turn_seconds_bucket{le=\"0.250\"} 1",
-            "turnlane_turn_seconds_sum 0.200",
+            "turnlane_turn_seconds_bucket{le=\"0.1\"} 0",
+            "turnlane_turn_seconds_bucket{le=\"0.25\"} 1",
+            "turnlane_turn_seconds_bucket{le=\"1800\"} 1",
+            "turnlane_turn_seconds_sum 0.2",
+            "turnlane_lanes{state=\"held\"} 4",
+            "turnlane_queue_depth 17",
+            "turnlane_engine_errors_total{kind=\"quota\"} 5",
+            "turnlane_fsync_seconds_bucket{le=\"0.0005\"} 7",
+            "turnlane_fsync_seconds_bucket{le=\"2\"} 8",
+            "turnlane_fsync_seconds_bucket{le=\"+Inf\"} 9",
+            "turnlane_fsync_seconds_sum 4.25",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use turnlane_process::ProcessService;
 use turnlane_protocol::ids::WorkerId;
+use turnlane_runtime::store::queue::Policies;
 use turnlane_runtime::{AfterInterrupt, Clock, Handle, Settings};
 
 use crate::answers::Facts;
@@ -95,6 +96,11 @@ pub trait Defaults: Send + Sync + 'static {
     /// How many turns may wait in a lane whose caller said nothing.
     fn queue_max_depth(&self) -> u32 {
         1_000
+    }
+
+    /// What becomes of a queued turn that fails, of which its caller said nothing.
+    fn queue_policies(&self) -> Policies {
+        Policies::default()
     }
 
     /// The places where commands may run: this machine and configured exec-servers.

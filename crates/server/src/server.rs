@@ -121,8 +121,8 @@ impl Server {
         !self.shared.stopping.is_cancelled() && *health.borrow() == Health::Good
     }
 
-    /// What `/metrics` says.
-    pub fn metrics(&self) -> String {
+    /// What `/metrics` says. What the store cannot tell now is left out.
+    pub async fn metrics(&self) -> String {
         let Shared {
             options,
             hub,
@@ -130,13 +130,19 @@ impl Server {
             metrics,
             ..
         } = &*self.shared;
-        let health = options.runtime.store().health();
-        let store_writes = *health.borrow() == Health::Good;
-        metrics.text(Others {
+        let store = options.runtime.store();
+        let store_writes = *store.health().borrow() == Health::Good;
+        let census = store.census().await;
+        metrics.text(&Others {
             connections: hub.count(),
             lanes: options.runtime.loaded(),
             unanswered: budget.unanswered(),
             store_writes,
+            census: census
+                .inspect_err(|error| tracing::warn!(%error, "the lanes could not be counted"))
+                .ok(),
+            syncs: store.sync_times(),
+            failures: options.runtime.failures(),
         })
     }
 

@@ -102,7 +102,13 @@ async fn a_client_that_is_lost_while_asked_changes_nothing_for_the_others() {
         assert_eq!(asked(client, &thread).await, id);
     }
     drop(leaves);
-    let gone = async || world.server.metrics().contains("turnlane_connections 1\n");
+    let gone = async || {
+        world
+            .server
+            .metrics()
+            .await
+            .contains("turnlane_connections 1\n")
+    };
     turnlane_testkit::wait::eventually("their end", turnlane_testkit::wait::DEADLINE, gone)
         .await
         .unwrap();

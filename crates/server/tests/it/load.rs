@@ -65,7 +65,7 @@ async fn twenty_thousand_over_eight_connections_are_answered_once_each() {
             assert!(overloaded || answer["result"].is_object(), "{answer}");
         }
     }
-    let text = world.server.metrics();
+    let text = world.server.metrics().await;
     assert!(text.contains("turnlane_connections "), "{text}");
     assert!(world.server.ready());
 }

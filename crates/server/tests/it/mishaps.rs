@@ -30,7 +30,7 @@ async fn a_handler_that_panics_is_answered_and_the_connection_goes_on() {
     let thread = client.thread().await;
     let id = client.turn(&thread, "still here").await;
     assert_eq!(client.ended(&id).await["status"], "completed");
-    let metrics = world.server.metrics();
+    let metrics = world.server.metrics().await;
     let counted = metrics
         .lines()
         .any(|line| line.contains("panic") && line.ends_with(" 2"));

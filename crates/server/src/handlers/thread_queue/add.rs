@@ -106,7 +106,7 @@ impl Wanted {
         cx: &Arc<Connection>,
         thread: ThreadId,
     ) -> Result<AddTurn, ErrorObject> {
-        let policies = self.policies();
+        let policies = self.policies(cx.shared().options.defaults.queue_policies());
         let Self {
             params, key, rest, ..
         } = self;
@@ -132,8 +132,9 @@ impl Wanted {
         Ok(add)
     }
 
-    fn policies(&self) -> Policies {
-        let (rest, usual) = (&self.rest, Policies::default());
+    /// What the caller said, over what is usual here.
+    fn policies(&self, usual: Policies) -> Policies {
+        let rest = &self.rest;
         let retry = rest.retry.unwrap_or_default();
         let pause =
             |ms: Option<u64>, usual| ms.map_or(usual, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
