@@ -4,6 +4,7 @@ mod app_server;
 mod auth;
 pub(crate) mod exec;
 mod exec_server;
+mod serve;
 mod usage;
 
 use clap::{Parser, Subcommand};
@@ -12,6 +13,7 @@ pub(crate) use app_server::{AppServer, AppServerCommand, GenerateJsonSchema};
 pub(crate) use auth::AuthArgs;
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
+pub(crate) use serve::Serve;
 
 /// A durable runtime for coding agents.
 ///
@@ -34,6 +36,7 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   turnlane exec 'what does this repository do?'           one turn, here and now
+  turnlane serve                                          the daemon: clients come and go, turns run
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what this machine can contain and confine
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
@@ -56,6 +59,13 @@ pub(crate) enum Command {
     /// same exit codes. A thread that is busy is waited for, a signal leaves nothing running, and
     /// whatever was answered is on disk.
     Exec(Box<Exec>),
+
+    /// Run as a daemon: serve clients, and run queued turns whether or not anybody is connected
+    ///
+    /// It listens on a websocket and on a socket in our folder, drains every queue of its home from
+    /// its start on, and takes over what a crashed process left. Whatever was answered is on disk:
+    /// queue turns, close the laptop, find them done.
+    Serve(Box<Serve>),
 
     /// Serve threads and turns to clients such as the Codex terminal UI and the official SDKs
     ///

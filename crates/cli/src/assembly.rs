@@ -17,15 +17,15 @@ use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
 use turnlane_runtime::{AfterInterrupt, Clock, Drain, Runtime, Settings, SystemClock, this_worker};
 use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
+use turnlane_store::queue::Policies;
 use turnlane_store::sqlite::{LogAtClose, SqliteStore};
+use turnlane_store::{Census, Worker};
 
 use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
 use crate::defaults;
 
 /// The database in our folder.
 const DATABASE: &str = "turnlane.db";
-/// The kind of worker that lives for one turn: it needs no connections beside the one that writes.
-pub(crate) const EXEC: &str = "exec";
 /// Keys of providers in our folder.
 const KEYS: &str = "keys.env";
 
@@ -36,10 +36,46 @@ pub(crate) struct Assembly {
     service: ProcessService,
 }
 
+/// As what kind of worker an assembly runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    /// Drains what its clients load.
+    AppServer,
+    /// Drains its own turn. It lives for that one turn, so it needs no connection to the store
+    /// beside the one that writes.
+    Exec,
+    /// Drains all lanes of its store, from its start on.
+    Serve {
+        /// Where it is found.
+        endpoint: &'a str,
+    },
+}
+
+impl Kind<'_> {
+    fn worker(self, clock: &dyn Clock) -> Worker {
+        let (word, endpoint) = match self {
+            Self::AppServer => ("app-server", None),
+            Self::Exec => ("exec", None),
+            Self::Serve { endpoint } => ("serve", Some(endpoint.to_owned())),
+        };
+        Worker {
+            endpoint,
+            ..this_worker(word, clock)
+        }
+    }
+
+    fn drain(self) -> Drain {
+        match self {
+            Self::AppServer | Self::Exec => Drain::Loaded,
+            Self::Serve { .. } => Drain::All,
+        }
+    }
+}
+
 impl Assembly {
-    /// Starts everything, as a worker of this kind: `app-server`, `exec`.
+    /// Starts everything. When this returns, what dead workers left is decided.
     pub(crate) async fn start(
-        kind: &str,
+        kind: Kind<'_>,
         script: Option<&Path>,
         home: &Path,
         codex_home: Option<&Path>,
@@ -47,10 +83,10 @@ impl Assembly {
     ) -> anyhow::Result<Self> {
         let config = files.current()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let worker = this_worker(kind, &*clock);
+        let worker = kind.worker(&*clock);
         let path = home.join(DATABASE);
         let mut options = turnlane_store::sqlite::Options::new(&path, worker.clone());
-        if kind == EXEC {
+        if kind == Kind::Exec {
             options.readers = 0;
             options.log_at_close = LogAtClose::StaysShort;
         }
@@ -78,7 +114,7 @@ impl Assembly {
             Arc::new(store),
             engines,
             Arc::clone(&clock),
-            runtime_options(&config),
+            runtime_options(&config, kind),
         )
         .await?;
         let server = Server::new(Options {
@@ -106,41 +142,45 @@ impl Assembly {
         })
     }
 
+    /// What the lanes of the store do.
+    pub(crate) async fn census(&self) -> anyhow::Result<Census> {
+        Ok(self.runtime.handle().store().census().await?)
+    }
+
     /// Lets running turns come to their end for `grace`; at once when somebody hurries.
     pub(crate) async fn stop(
         self,
         grace: Duration,
         hurry: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let handle = self.runtime.handle();
-        let stopping = async {
-            if grace.is_zero() {
-                self.runtime.stop_now().await
-            } else {
-                self.runtime.stop(grace).await
+        if !grace.is_zero() {
+            let ending = self.runtime.end_turns(grace);
+            tokio::pin!(ending);
+            tokio::select! {
+                () = &mut ending => {}
+                () = hurry.cancelled() => {
+                    self.runtime.handle().hurry();
+                    ending.await;
+                }
             }
-        };
-        tokio::pin!(stopping);
-        tokio::select! {
-            stopped = &mut stopping => stopped?,
-            () = hurry.cancelled() => {
-                handle.hurry();
-                stopping.await?;
-            }
+            // Before the store is closed: who asks meanwhile is answered, or finds us gone.
+            self.server.stop().await;
         }
+        self.runtime.stop_now().await?;
         self.server.stop().await;
         self.service.stop().await;
         Ok(())
     }
 }
 
-fn runtime_options(config: &Config) -> turnlane_runtime::Options {
+fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options {
     let server = &config.server;
     turnlane_runtime::Options {
-        drain: Drain::Loaded,
+        drain: kind.drain(),
         max_running: server.max_running,
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
+        losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,
         unattended_timeout: server.unattended_timeout,
         turn_timeout: server.turn_timeout,
@@ -272,6 +312,11 @@ impl Defaults for Answers {
     fn queue_max_depth(&self) -> u32 {
         let config = self.configured.files.current();
         config.map_or(1_000, |config| config.server.max_depth)
+    }
+
+    fn queue_policies(&self) -> Policies {
+        let config = self.configured.files.current();
+        config.map_or_else(|_| Policies::default(), |config| config.server.policies)
     }
 
     fn instruction_sources(&self, cwd: &str) -> Vec<String> {

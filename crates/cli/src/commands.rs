@@ -5,3 +5,4 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod exec_server;
 pub(crate) mod schema;
+pub(crate) mod serve;

@@ -221,6 +221,8 @@ fn override_as_toml(given: &str) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit};
+
     use super::*;
 
     fn load(text: &str, overrides: &[&str]) -> Result<Config, String> {
@@ -288,20 +290,37 @@ mod tests {
     #[test]
     fn the_sections_of_a_server_are_read_and_checked() {
         let text = "[server]\nshutdown_grace = \"5s\"\n[approvals]\nunattended_timeout = \"0\"\n\
-                    [queue]\non_interrupt = \"pause\"\n[engine]\nturn_timeout = \"2h\"\n\
-                    [process]\nspawn = \"deny\"\n";
+                    [queue]\non_interrupt = \"pause\"\non_crash = \"retry\"\non_error = \"block\"\n\
+                    on_limit = \"fail\"\non_cannot_start = \"continue\"\npoison_limit = 5\n\
+                    max_depth = 100000\n[lanes]\nmax_running = 7\n\
+                    [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
         assert!(config.unattended_timeout.is_zero());
         assert_eq!(config.on_interrupt, OnInterrupt::Pause);
         assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
         assert_eq!(config.spawn, Spawn::Deny);
+        assert_eq!(config.policies.on_crash, OnCrash::Retry);
+        assert_eq!(config.policies.on_error, OnError::Block);
+        assert_eq!(config.policies.on_limit, OnLimit::Fail);
+        assert_eq!(config.policies.on_cannot_start, OnCannotStart::Continue);
+        assert_eq!((config.poison_limit, config.max_depth), (5, 100_000));
+        assert_eq!(config.max_running, 7);
         assert_eq!(config.unload_after.as_secs(), 60);
         for (text, message) in [
             (
                 "[thread]\nunload_after = 5\n",
                 "HOME/config.toml:2: thread.unload_after: expected a time such as \"30s\", found a \
                  whole number",
+            ),
+            (
+                "[queue]\non_crash = \"again\"\n",
+                "HOME/config.toml:2: queue.on_crash: must be one of block, continue, retry, not \
+                 `again`",
+            ),
+            (
+                "[queue]\nmax_depth = 0\n",
+                "HOME/config.toml:2: queue.max_depth: must be 1 to 100000, not 0",
             ),
             (
                 "[engine]\ndefault = \"gpt\"\n",

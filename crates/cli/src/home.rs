@@ -30,6 +30,16 @@ pub(crate) fn codex() -> Option<PathBuf> {
     given.map(PathBuf::from).or_else(home)
 }
 
+/// The socket by which a server of a home is found.
+pub(crate) fn socket(home: &Path) -> PathBuf {
+    home.join("run/app-server.sock")
+}
+
+/// The token of a home's websockets.
+pub(crate) fn token(home: &Path) -> PathBuf {
+    home.join("token")
+}
+
 /// Makes the folder, for its owner only, if it does not exist.
 pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
     DirBuilder::new()

@@ -25,7 +25,11 @@ fn main() -> ExitCode {
     // First: this program is also the keeper of the processes it starts.
     turnlane_process::keeper_hook();
     let args = Args::of_this_process();
-    match logging::start().and_then(|()| run(args)) {
+    let usual = match args.command {
+        Command::Serve(_) => logging::DAEMON,
+        _ => logging::QUIET,
+    };
+    match logging::start(usual).and_then(|()| run(args)) {
         Ok(code) => code,
         Err(error) => {
             // The alternate form joins the whole chain of causes in one line.
@@ -51,6 +55,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             None => commands::app_server::run(&app_server, &config(&app_server.config))?,
         },
+        Command::Serve(serve) => commands::serve::run(&serve, &config(&serve.config))?,
         Command::ExecServer(options) => {
             let config = config(&options.config);
             commands::exec_server::run(*options, &config)?;

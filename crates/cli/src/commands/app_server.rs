@@ -5,7 +5,7 @@
 //! that has no other transport, at once; a signal lets running turns come to their end for a while, a
 //! second one does not.
 
-mod listening;
+pub(super) mod listening;
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use turnlane_rpc::listen::ListenUrl;
 use turnlane_server::PeerKind;
 
 use crate::args::AppServer;
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, Kind};
 use crate::config::{ConfigFiles, Layers};
 use crate::{home, runtime, signals};
 
@@ -44,7 +44,7 @@ async fn serve(
     let signals = signals::stop_by_signals(stop.clone())?;
     let listeners = listening::bind(&urls, home, &config.server, &args.auth).await?;
     let script = args.script.as_deref();
-    let assembly = Assembly::start("app-server", script, home, codex_home, files).await?;
+    let assembly = Assembly::start(Kind::AppServer, script, home, codex_home, files).await?;
     let has_listeners = !listeners.is_empty();
     let mut serving = JoinSet::new();
     for listener in listeners {

@@ -1,6 +1,11 @@
-//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[engine]`, `[process]`: how an app-server serves.
+//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`: how we serve.
+//!
+//! The invariant here: what is not said has the default of the documentation, and what is said is
+//! within its range. What a setting does is decided by whoever it is handed to.
 
 use std::time::Duration;
+
+use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, Policies};
 
 use super::Section;
 use super::exec_server::{count, set};
@@ -8,6 +13,8 @@ use super::exec_server::{count, set};
 /// Those sections with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerConfig {
+    /// Where `serve` listens when no flag says it.
+    pub(crate) listen: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) shutdown_grace: Duration,
@@ -17,6 +24,10 @@ pub(crate) struct ServerConfig {
     pub(crate) on_interrupt: OnInterrupt,
     pub(crate) dedupe_window: Duration,
     pub(crate) max_depth: u32,
+    /// What becomes of a queued turn that fails and says nothing about it.
+    pub(crate) policies: Policies,
+    /// How often a turn may lose its worker before it began.
+    pub(crate) poison_limit: u32,
     pub(crate) max_running: usize,
     pub(crate) engine: String,
     /// None: turns may take as long as they take.
@@ -41,6 +52,7 @@ pub(crate) enum Spawn {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
+            listen: Vec::new(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             shutdown_grace: Duration::from_secs(30),
@@ -50,6 +62,8 @@ impl Default for ServerConfig {
             on_interrupt: OnInterrupt::Continue,
             dedupe_window: Duration::from_hours(24),
             max_depth: 1_000,
+            policies: Policies::default(),
+            poison_limit: 3,
             max_running: 32,
             engine: "native".to_owned(),
             turn_timeout: None,
@@ -60,14 +74,17 @@ impl Default for ServerConfig {
 
 /// The longest time a setting may name: a year.
 const LONG: Duration = Duration::from_hours(24 * 366);
+/// The longest time that keys of ended turns are remembered.
+const DEDUPE_MAX: Duration = Duration::from_hours(24 * 30);
 
 impl ServerConfig {
     /// The names of the sections.
-    pub(super) const SECTIONS: [&'static str; 6] = [
+    pub(super) const SECTIONS: [&'static str; 7] = [
         "server",
         "thread",
         "approvals",
         "queue",
+        "lanes",
         "engine",
         "process",
     ];
@@ -76,6 +93,7 @@ impl ServerConfig {
     pub(super) fn apply(&mut self, name: &str, section: Section<'_>) -> anyhow::Result<()> {
         match name {
             "server" => {
+                set(&mut self.listen, section.texts("listen")?);
                 set(&mut self.allowed_origins, section.texts("allowed_origins")?);
                 set(&mut self.allowed_hosts, section.texts("allowed_hosts")?);
                 let grace = section.duration("shutdown_grace", LONG)?;
@@ -93,25 +111,11 @@ impl ServerConfig {
                 let unattended = section.duration("unattended_timeout", LONG)?;
                 set(&mut self.unattended_timeout, unattended);
             }
-            "queue" => {
-                set(
-                    &mut self.on_interrupt,
-                    section.word("on_interrupt", &ON_INTERRUPT)?,
-                );
-                set(
-                    &mut self.dedupe_window,
-                    section.duration("dedupe_window", LONG)?,
-                );
-                let depth = section.number("max_depth", 1..=1_000_000)?;
-                set(
-                    &mut self.max_depth,
-                    depth.and_then(|depth| u32::try_from(depth).ok()),
-                );
-                set(
-                    &mut self.max_running,
-                    count(&section, "max_running", 1, 4096)?,
-                );
-            }
+            "queue" => self.apply_queue(&section)?,
+            "lanes" => set(
+                &mut self.max_running,
+                count(&section, "max_running", 1, 1_000)?,
+            ),
             "engine" => {
                 let engine = section.word("default", &ENGINES)?;
                 set(&mut self.engine, engine.map(str::to_owned));
@@ -124,11 +128,41 @@ impl ServerConfig {
         section.finish();
         Ok(())
     }
+
+    fn apply_queue(&mut self, section: &Section<'_>) -> anyhow::Result<()> {
+        let interrupt = section.word("on_interrupt", &ON_INTERRUPT)?;
+        set(&mut self.on_interrupt, interrupt);
+        let policies = &mut self.policies;
+        set(&mut policies.on_error, section.word("on_error", &ON_ERROR)?);
+        set(&mut policies.on_crash, section.word("on_crash", &ON_CRASH)?);
+        let cannot_start = section.word("on_cannot_start", &ON_CANNOT_START)?;
+        set(&mut policies.on_cannot_start, cannot_start);
+        set(&mut policies.on_limit, section.word("on_limit", &ON_LIMIT)?);
+        let window = section.duration("dedupe_window", DEDUPE_MAX)?;
+        set(&mut self.dedupe_window, window);
+        let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
+        let depth = section.number("max_depth", 1..=100_000)?;
+        set(&mut self.max_depth, small(depth));
+        let poison = section.number("poison_limit", 1..=10)?;
+        set(&mut self.poison_limit, small(poison));
+        Ok(())
+    }
 }
 
 const ON_INTERRUPT: [(&str, OnInterrupt); 2] = [
     ("continue", OnInterrupt::Continue),
     ("pause", OnInterrupt::Pause),
 ];
+const ON_ERROR: [(&str, OnError); 2] = [("continue", OnError::Continue), ("block", OnError::Block)];
+const ON_CRASH: [(&str, OnCrash); 3] = [
+    ("block", OnCrash::Block),
+    ("continue", OnCrash::Continue),
+    ("retry", OnCrash::Retry),
+];
+const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
+    ("block", OnCannotStart::Block),
+    ("continue", OnCannotStart::Continue),
+];
+const ON_LIMIT: [(&str, OnLimit); 2] = [("wait", OnLimit::Wait), ("fail", OnLimit::Fail)];
 const ENGINES: [(&str, &str); 2] = [("native", "native"), ("scripted", "scripted")];
 const SPAWN: [(&str, Spawn); 2] = [("allow", Spawn::Allow), ("deny", Spawn::Deny)];

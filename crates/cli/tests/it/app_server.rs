@@ -29,14 +29,16 @@ use turnlane_testkit::wait::DEADLINE;
 use turnlane_testkit::{TempHome, TestClient, TestProcess};
 
 /// A server with a home and a model of its own.
-struct Served {
-    mock: MockModel,
-    home: TempHome,
+pub(crate) struct Served {
+    pub(crate) mock: MockModel,
+    pub(crate) home: TempHome,
 }
 
 impl Served {
     /// A home whose model answers with what `reply` makes of a request.
-    async fn new(reply: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn new(
+        reply: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let mock = MockModel::start().await.unwrap();
         mock.choose_with(move |request| Some(reply(request)));
         let home = TempHome::new().unwrap();
@@ -45,7 +47,7 @@ impl Served {
     }
 
     /// The folder that threads work in.
-    fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.home.workspace().canonicalize().unwrap()
     }
 
@@ -59,7 +61,7 @@ impl Served {
     }
 
     /// Starts it on standard input and output, and says hello.
-    async fn stdio(&self) -> Stdio {
+    pub(crate) async fn stdio(&self) -> Stdio {
         self.stdio_with(&[]).await
     }
 
@@ -97,9 +99,9 @@ impl Served {
 }
 
 /// A server with its only client.
-struct Stdio {
-    process: TestProcess,
-    client: TestClient,
+pub(crate) struct Stdio {
+    pub(crate) process: TestProcess,
+    pub(crate) client: TestClient,
 }
 
 /// A server with two sockets.
@@ -131,7 +133,7 @@ impl Sockets {
     }
 }
 
-async fn greet(client: &mut TestClient) -> Value {
+pub(crate) async fn greet(client: &mut TestClient) -> Value {
     let params = json!({
         "clientInfo": {"name": "test", "version": "0"},
         "capabilities": {"experimentalApi": true, "turnlane": {"version": 1, "events": 1}},
@@ -142,21 +144,21 @@ async fn greet(client: &mut TestClient) -> Value {
 }
 
 /// The result of a call that works.
-async fn ok(client: &mut TestClient, method: &str, params: Value) -> Value {
+pub(crate) async fn ok(client: &mut TestClient, method: &str, params: Value) -> Value {
     let answer = client.call(method, params).await.unwrap();
     assert!(answer.get("result").is_some(), "{method}: {answer}");
     answer["result"].clone()
 }
 
 /// The error of a call that does not.
-async fn refused(client: &mut TestClient, method: &str, params: Value) -> Value {
+pub(crate) async fn refused(client: &mut TestClient, method: &str, params: Value) -> Value {
     let answer = client.call(method, params).await.unwrap();
     assert!(answer.get("error").is_some(), "{method}: {answer}");
     answer["error"].clone()
 }
 
 /// A new thread with these members besides its directory; its id.
-async fn thread(client: &mut TestClient, cwd: &std::path::Path, more: Value) -> String {
+pub(crate) async fn thread(client: &mut TestClient, cwd: &std::path::Path, more: Value) -> String {
     let mut params = json!({"cwd": cwd});
     for (key, value) in more.as_object().unwrap() {
         params[key] = value.clone();
@@ -166,7 +168,7 @@ async fn thread(client: &mut TestClient, cwd: &std::path::Path, more: Value) -> 
 }
 
 /// A new turn; its id.
-async fn begin(client: &mut TestClient, thread: &str, text: &str) -> String {
+pub(crate) async fn begin(client: &mut TestClient, thread: &str, text: &str) -> String {
     let input = json!([{"type": "text", "text": text}]);
     let params = json!({"threadId": thread, "input": input});
     let started = ok(client, "turn/start", params).await;
@@ -183,7 +185,7 @@ async fn ended(client: &mut TestClient, turn: &str) -> Value {
 }
 
 /// A whole turn; how it ended.
-async fn turn(client: &mut TestClient, thread: &str, text: &str) -> Value {
+pub(crate) async fn turn(client: &mut TestClient, thread: &str, text: &str) -> Value {
     let id = begin(client, thread, text).await;
     ended(client, &id).await
 }
@@ -197,7 +199,7 @@ fn came<'a>(client: &'a TestClient, method: &str) -> Vec<&'a Value> {
 }
 
 /// A model that runs the last user text as a command, and then says `done`.
-fn run_what_is_said(request: &RecordedRequest) -> Reply {
+pub(crate) fn run_what_is_said(request: &RecordedRequest) -> Reply {
     let answered = request
         .input()
         .last()

@@ -31,6 +31,8 @@ async fn help_teaches() {
 
     Commands:
       exec         Run one turn without a person: a prompt in, the answer out
+      serve        Run as a daemon: serve clients, and run queued turns whether or not anybody is
+                   connected
       app-server   Serve threads and turns to clients such as the Codex terminal UI and the official
                    SDKs
       exec-server  Run commands and read files here for a client elsewhere: Codex, or any program
@@ -50,6 +52,7 @@ async fn help_teaches() {
 
     Examples:
       turnlane exec 'what does this repository do?'           one turn, here and now
+      turnlane serve                                          the daemon: clients come and go, turns run
       turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
       turnlane doctor                                         what this machine can contain and confine
       turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere

@@ -13,6 +13,7 @@ mod exec_server;
 mod flows;
 mod interop;
 mod schema;
+mod serve;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
 

@@ -10,11 +10,6 @@ use crate::args::{AppServer, AuthArgs};
 use crate::config::ServerConfig;
 use crate::home;
 
-/// The name of the token in our folder.
-const TOKEN_FILE: &str = "token";
-/// The default socket in our folder.
-const SOCKET: &str = "run/app-server.sock";
-
 /// The transports that are asked for; standard input and output when none is.
 pub(super) fn urls(args: &AppServer) -> anyhow::Result<Vec<ListenUrl>> {
     let mut urls = Vec::new();
@@ -45,35 +40,50 @@ pub(super) async fn bind(
     config: &ServerConfig,
     auth: &AuthArgs,
 ) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for url in urls {
+        if let Some(listener) = bind_one(url, home, config, auth).await? {
+            say(&format!("listening on {}", listener.bound()))?;
+            listeners.push(listener);
+        }
+    }
+    Ok(listeners)
+}
+
+/// Binds a socket; none where the URL names none.
+pub(in crate::commands) async fn bind_one(
+    url: &ListenUrl,
+    home: &Path,
+    config: &ServerConfig,
+    auth: &AuthArgs,
+) -> anyhow::Result<Option<Listener>> {
     let options = Options {
         allowed_hosts: config.allowed_hosts.clone(),
         allowed_origins: config.allowed_origins.clone(),
         ..Options::default()
     };
-    let mut listeners = Vec::new();
-    for url in urls {
-        let listener = match url {
-            ListenUrl::Stdio | ListenUrl::Off => continue,
-            ListenUrl::WebSocket(addr) => {
-                let auth = auth.options().load(&home.join(TOKEN_FILE))?;
-                Listener::bind_tcp(*addr, auth, options.clone())?
+    match url {
+        ListenUrl::Stdio | ListenUrl::Off => Ok(None),
+        ListenUrl::WebSocket(addr) => {
+            let auth = auth.options().load(&home::token(home))?;
+            Ok(Some(Listener::bind_tcp(*addr, auth, options)?))
+        }
+        ListenUrl::Unix(path) => {
+            let default = home::socket(home);
+            if path.is_none()
+                && let Some(folder) = default.parent()
+            {
+                home::make(folder)?;
             }
-            ListenUrl::Unix(path) => {
-                let default = home.join(SOCKET);
-                if path.is_none()
-                    && let Some(folder) = default.parent()
-                {
-                    home::make(folder)?;
-                }
-                let path = path.as_deref().unwrap_or(&default);
-                Listener::bind_unix(path, options.clone()).await?
-            }
-        };
-        let said = format!("listening on {}\n", listener.bound());
-        io::stderr()
-            .write_all(said.as_bytes())
-            .context("cannot write to standard error")?;
-        listeners.push(listener);
+            let path = path.as_deref().unwrap_or(&default);
+            Ok(Some(Listener::bind_unix(path, options).await?))
+        }
     }
-    Ok(listeners)
+}
+
+/// A line for people on standard error.
+pub(in crate::commands) fn say(line: &str) -> anyhow::Result<()> {
+    let line = format!("{line}\n");
+    let written = io::stderr().write_all(line.as_bytes());
+    written.context("cannot write to standard error")
 }

@@ -14,12 +14,10 @@ use turnlane::{ApprovalRequest, Client, ClientBuilder, Decision, Endpoint, Limit
 use super::refusal::Refused;
 use super::setup::Setup;
 use crate::args::ExecOptions;
-use crate::assembly::{self, Assembly};
+use crate::assembly::{Assembly, Kind};
 use crate::config::ConfigFiles;
 use crate::home;
 
-/// The socket of a daemon in its home.
-const SOCKET: &str = "run/app-server.sock";
 /// How long a daemon has to answer.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 /// How long a daemon that was lost is looked for.
@@ -49,7 +47,7 @@ impl Linked {
         home::make(&setup.home)?;
         let files = std::mem::replace(&mut setup.files, ConfigFiles::none());
         let assembly = Assembly::start(
-            assembly::EXEC,
+            Kind::Exec,
             options.script.as_deref(),
             &setup.home,
             setup.codex_home.as_deref(),
@@ -95,7 +93,7 @@ fn needs_own(setup: &Setup, options: &ExecOptions) -> bool {
 
 /// The daemon of this home, if one answers.
 pub(super) async fn daemon(home: &Path) -> Option<Client> {
-    let socket = home.join(SOCKET);
+    let socket = home::socket(home);
     if !socket.exists() {
         return None;
     }

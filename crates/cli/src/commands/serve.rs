@@ -1,0 +1,136 @@
+//! `turnlane serve`: the daemon of a home.
+//!
+//! The invariants here: one daemon serves a home, whoever comes second says who does. Sockets answer
+//! from the first moment on, and connections that come before everything is decided that a crash left
+//! wait for it. A daemon that was told to stop begins no turn, and ends with success when the last one
+//! has.
+//!
+//! What is said on standard error is for people; results have no place here.
+
+mod record;
+mod words;
+
+use std::path::Path;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use turnlane_rpc::listen::{ListenError, ListenUrl, Listener};
+use turnlane_server::Door;
+
+use crate::args::Serve;
+use crate::assembly::{Assembly, Kind};
+use crate::commands::app_server::listening::{bind_one, say};
+use crate::config::{Config, ConfigFiles, Layers};
+use crate::{home, runtime, signals};
+use record::Record;
+
+/// Where a daemon listens when nobody says it, besides its own socket.
+const USUAL: &str = "ws://127.0.0.1:0";
+
+pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<()> {
+    let home = home::find()?;
+    let socket = home::socket(&home);
+    home::make(&home)
+        .and_then(|()| socket.parent().map_or(Ok(()), home::make))
+        .map_err(|error| words::unwritable(&error))?;
+    let codex_home = home::codex();
+    let layers = Layers::new(&home, codex_home.as_deref(), overrides);
+    let files = ConfigFiles::new(layers);
+    let urls = urls(args, &files.current()?.server.listen)?;
+    runtime::block_on(serve(args, &urls, &home, codex_home.as_deref(), files))?
+}
+
+/// Where to listen besides our own socket.
+fn urls(args: &Serve, configured: &[String]) -> anyhow::Result<Vec<ListenUrl>> {
+    let usual = [USUAL.to_owned()];
+    let given = [args.listen.as_slice(), configured, usual.as_slice()];
+    let given = given.into_iter().find(|list| !list.is_empty());
+    let mut urls = Vec::new();
+    for url in given.unwrap_or_default() {
+        match url.parse() {
+            // Our own socket is there anyway.
+            Ok(ListenUrl::Unix(None) | ListenUrl::Off) => {}
+            Ok(url @ (ListenUrl::WebSocket(_) | ListenUrl::Unix(Some(_)))) => urls.push(url),
+            Ok(ListenUrl::Stdio) | Err(_) => anyhow::bail!(
+                "unsupported --listen URL `{url}`; expected `ws://IP:PORT`, `unix://PATH` or `off`"
+            ),
+        }
+    }
+    Ok(urls)
+}
+
+async fn serve(
+    args: &Serve,
+    urls: &[ListenUrl],
+    home: &Path,
+    codex_home: Option<&Path>,
+    files: ConfigFiles,
+) -> anyhow::Result<()> {
+    let config = files.current()?;
+    // First: whoever reads an address from us may signal at once, and a socket is ours to remove.
+    let stop = CancellationToken::new();
+    let signals = signals::stop_by_signals(stop.clone())?;
+    let listeners = bind(args, urls, home, &config).await?;
+    let record = Record::write(home, &listeners);
+    for listener in &listeners {
+        say(&format!("listening on {}", listener.bound()))?;
+    }
+    if urls
+        .iter()
+        .any(|url| matches!(url, ListenUrl::WebSocket(_)))
+    {
+        say(&words::token(&args.auth.options(), &home::token(home)))?;
+    }
+    let door = Door::closed();
+    let mut serving = JoinSet::new();
+    for listener in listeners {
+        let (door, stop) = (door.clone(), stop.clone());
+        serving.spawn(async move { door.run_listener(listener, stop).await });
+    }
+    let endpoint = format!("unix://{}", home::socket(home).display());
+    let kind = Kind::Serve {
+        endpoint: &endpoint,
+    };
+    let script = args.script.as_deref();
+    let assembly = Assembly::start(kind, script, home, codex_home, files).await?;
+    door.open(assembly.server.clone());
+    say(&words::ready(&assembly.census().await?))?;
+    if !assembly.server.ready() {
+        say(words::FULL)?;
+    }
+    stop.cancelled().await;
+    let grace = config.server.shutdown_grace;
+    say(&words::stopping(grace))?;
+    assembly.stop(grace, &signals.hurry).await?;
+    while serving.join_next().await.is_some() {}
+    drop(record);
+    say("stopped")
+}
+
+/// Binds our own socket first, which makes us the daemon of this home, and then the others.
+async fn bind(
+    args: &Serve,
+    urls: &[ListenUrl],
+    home: &Path,
+    config: &Config,
+) -> anyhow::Result<Vec<Listener>> {
+    let own = bind_one(&ListenUrl::Unix(None), home, &config.server, &args.auth).await;
+    let own = match own {
+        Ok(own) => own,
+        Err(error) => match error.downcast_ref() {
+            Some(ListenError::AlreadyServed { path }) => {
+                let other = record::other(home, path).await;
+                anyhow::bail!(words::served(path, &other));
+            }
+            Some(_) | None => return Err(error),
+        },
+    };
+    let mut listeners = Vec::from_iter(own);
+    for url in urls {
+        let bound = bind_one(url, home, &config.server, &args.auth).await;
+        let bound = bound.map_err(|error| words::unbound(url, error))?;
+        // A websocket is told first: it is what people look for.
+        listeners.splice(0..0, bound);
+    }
+    Ok(listeners)
+}

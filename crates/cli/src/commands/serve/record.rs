@@ -1,0 +1,131 @@
+//! Who serves a home: a small file beside its socket, for people and for those who come second.
+//!
+//! The invariant here: the lock of the socket decides who serves; this file only says more about that
+//! process, and what it says counts only while its pid is that of the process that listens. So a file
+//! that a killed daemon left misleads nobody.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+use turnlane_rpc::listen::Listener;
+use turnlane_runtime::{Clock as _, SystemClock};
+
+/// How long one who was there first may take to be reachable.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What is known of a daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Daemon {
+    pid: u32,
+    started_at_ms: i64,
+    listen: Vec<String>,
+    version: String,
+}
+
+/// The file of a daemon; dropping it removes it.
+pub(super) struct Record {
+    path: PathBuf,
+}
+
+/// Whoever serves a home already.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    pub(super) pid: Option<u32>,
+    pub(super) since_ms: Option<i64>,
+    /// Where it listens besides its socket.
+    pub(super) urls: Vec<String>,
+}
+
+fn path(home: &Path) -> PathBuf {
+    home.join("run/serve.json")
+}
+
+impl Record {
+    /// Says who we are, once the socket is ours. A daemon that cannot say it, on a full disk, serves
+    /// all the same.
+    pub(super) fn write(home: &Path, listeners: &[Listener]) -> Self {
+        let daemon = Daemon {
+            pid: std::process::id(),
+            started_at_ms: SystemClock.now_ms(),
+            listen: listeners
+                .iter()
+                .map(|listener| listener.bound().to_string())
+                .collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let path = path(home);
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file = fs::OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = file.open(&new)?;
+            serde_json::to_writer(&mut file, &daemon)?;
+            file.write_all(b"\n")?;
+            fs::rename(&new, &path)
+        };
+        if let Err(error) = write() {
+            tracing::warn!(%error, path = %path.display(), "who serves this home was not written");
+            // Neither half of this one nor that of one before.
+            let _ = fs::remove_file(&new);
+            let _ = fs::remove_file(&path);
+        }
+        Self { path }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // One that is left does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Finds out who serves the socket of a home. One that is only about to is waited for a moment.
+pub(super) async fn other(home: &Path, socket: &Path) -> Other {
+    let looking = async {
+        loop {
+            let pid = listener_of(socket).await;
+            let daemon = read(home);
+            if let (Some(pid), Some(daemon)) = (pid, daemon)
+                && daemon.pid == pid
+            {
+                return daemon;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, looking).await {
+        Ok(daemon) => Other {
+            pid: Some(daemon.pid),
+            since_ms: Some(daemon.started_at_ms),
+            urls: daemon
+                .listen
+                .into_iter()
+                .filter(|url| !url.starts_with("unix:"))
+                .collect(),
+        },
+        Err(_) => Other {
+            pid: listener_of(socket).await,
+            ..Other::default()
+        },
+    }
+}
+
+fn read(home: &Path) -> Option<Daemon> {
+    let text = fs::read(path(home)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The process that listens on a socket.
+async fn listener_of(socket: &Path) -> Option<u32> {
+    let stream = UnixStream::connect(socket).await.ok()?;
+    let pid = stream.peer_cred().ok()?.pid()?;
+    u32::try_from(pid).ok()
+}

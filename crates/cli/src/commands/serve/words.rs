@@ -1,0 +1,151 @@
+//! What a daemon says to people.
+//!
+//! The invariant here: one line each, what happened first and what to do about it second; a token is
+//! named by its file and never shown.
+
+use std::path::Path;
+use std::time::Duration;
+
+use turnlane_rpc::auth::{AuthMode, AuthOptions};
+use turnlane_rpc::listen::ListenUrl;
+use turnlane_store::Census;
+
+use super::record::Other;
+
+/// What clients of the websocket show.
+pub(super) fn token(auth: &AuthOptions, usual: &Path) -> String {
+    match auth.mode.unwrap_or(AuthMode::CapabilityToken) {
+        AuthMode::None => {
+            "no token is asked for: every user of this machine may connect".to_owned()
+        }
+        AuthMode::SignedBearerToken => match &auth.shared_secret_file {
+            Some(file) => format!("tokens are signed with the secret in {}", file.display()),
+            None => "tokens are signed".to_owned(),
+        },
+        AuthMode::CapabilityToken => match (&auth.token_file, &auth.token_sha256) {
+            (Some(file), _) => format!("the token is in {}", file.display()),
+            (None, Some(_)) => "the token is the one whose SHA-256 was given".to_owned(),
+            (None, None) => format!("the token is in {}", usual.display()),
+        },
+    }
+}
+
+/// Everything that a crash left is decided, and clients are served.
+pub(super) fn ready(census: &Census) -> String {
+    let Census { rows, held, .. } = census;
+    let lanes = census.queued + census.waiting + census.paused + held;
+    let waits = match rows {
+        0 => "nothing is queued".to_owned(),
+        1 => "1 turn is queued".to_owned(),
+        rows => format!("{rows} turns are queued in {lanes} threads"),
+    };
+    match held {
+        0 => format!("ready; {waits}"),
+        1 => format!("ready; {waits}; 1 thread is held by a failed turn"),
+        held => format!("ready; {waits}; {held} threads are held by failed turns"),
+    }
+}
+
+/// A start with a store that takes nothing new.
+pub(super) const FULL: &str =
+    "the disk is full: what runs is recorded, and nothing new is taken in until there is room";
+
+/// The first signal came.
+pub(super) fn stopping(grace: Duration) -> String {
+    let seconds = grace.as_secs_f64();
+    format!("stopping; running turns may take {seconds} s more, a second signal interrupts them")
+}
+
+/// Somebody else is the daemon of this home.
+pub(super) fn served(socket: &Path, other: &Other) -> String {
+    let socket = socket.display();
+    let Some(pid) = other.pid else {
+        return format!("{socket} is about to be served by another process; try again");
+    };
+    let Some(since_ms) = other.since_ms else {
+        return format!(
+            "{socket} is served by process {pid}, another server of this home; stop it first"
+        );
+    };
+    let since = moment(since_ms);
+    let mut places = vec![socket.to_string()];
+    places.extend(other.urls.iter().cloned());
+    let places = places.join(" and ");
+    format!(
+        "process {pid} serves this home since {since}, on {places}; \
+         commands use it by themselves, `kill {pid}` stops it"
+    )
+}
+
+/// Our folder cannot be used.
+pub(super) fn unwritable(error: &anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}; make it writable, or name another folder in TURNLANE_HOME")
+}
+
+/// An address cannot be listened on.
+pub(super) fn unbound(url: &ListenUrl, error: anyhow::Error) -> anyhow::Error {
+    let in_use = error.chain().any(|cause| {
+        let system = cause.downcast_ref::<std::io::Error>();
+        system.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+    });
+    match url {
+        ListenUrl::WebSocket(addr) if in_use => anyhow::anyhow!(
+            "another program listens on {addr}; choose another port, or let one be picked with \
+             --listen ws://{}:0",
+            addr.ip()
+        ),
+        _ => error,
+    }
+}
+
+/// A time as people write it: `2026-01-31 12:34:56 UTC`.
+fn moment(ms: i64) -> String {
+    let seconds = ms.div_euclid(1_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Counted in years that begin in March, so that the day that may be missing is the last.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_people_do() {
+        for (ms, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399_999, "2000-02-28 23:59:59 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_794_823_321_000, "2026-11-16 10:02:01 UTC"),
+            (4_107_542_399_000, "2100-02-28 23:59:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(moment(ms), text);
+        }
+    }
+
+    #[test]
+    fn what_waits_and_what_is_held_is_said_in_one_line() {
+        let none = Census::default();
+        assert_eq!(ready(&none), "ready; nothing is queued");
+        let some = Census {
+            queued: 2,
+            held: 1,
+            rows: 7,
+            ..none
+        };
+        assert_eq!(
+            ready(&some),
+            "ready; 7 turns are queued in 3 threads; 1 thread is held by a failed turn"
+        );
+    }
+}
