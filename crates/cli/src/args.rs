@@ -1,19 +1,39 @@
 //! The arguments, and with them what `--help` teaches.
 
 mod app_server;
+mod approvals;
 mod auth;
 pub(crate) mod exec;
 mod exec_server;
+mod queue;
+mod run;
 mod serve;
+mod shared;
+mod thread;
+mod tools;
 mod usage;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use app_server::{AppServer, AppServerCommand, GenerateJsonSchema};
+pub(crate) use approvals::{
+    ApprovalsAccept, ApprovalsArgs, ApprovalsCommand, ApprovalsDecline, ApprovalsList,
+};
 pub(crate) use auth::AuthArgs;
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
+pub(crate) use queue::{
+    QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
+    QueueRetry, QueueRm, QueueStart,
+};
+pub(crate) use run::RunArgs;
 pub(crate) use serve::Serve;
+pub(crate) use shared::{Answer, Text};
+pub(crate) use thread::{
+    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShow,
+    ThreadStop, ThreadTail,
+};
+pub(crate) use tools::{CompletionsArgs, ManArgs, ShellArg};
 
 /// A durable runtime for coding agents.
 ///
@@ -35,8 +55,10 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  turnlane exec 'what does this repository do?'           one turn, here and now
+  turnlane run 'what does this repository do?'            one turn, here and now
   turnlane serve                                          the daemon: clients come and go, turns run
+  turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
+  turnlane thread list                                    what there is
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what this machine can contain and confine
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
@@ -53,6 +75,18 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run one turn and look on: what happens on standard error, the answer on standard output
+    Run(Box<RunArgs>),
+
+    /// Threads: list, show, follow, stop, copy, put away, delete
+    Thread(ThreadArgs),
+
+    /// Queued turns: add, list, change, move, start, retry, hold
+    Queue(Box<QueueArgs>),
+
+    /// What agents ask before they do it: list, accept, decline
+    Approvals(ApprovalsArgs),
+
     /// Run one turn without a person: a prompt in, the answer out
     ///
     /// Made to stand where `codex exec` stands: the same arguments, the same events with --json, the
@@ -87,6 +121,14 @@ pub(crate) enum Command {
     /// Everything is tried, nothing is guessed from versions. Exit code 0 when commands can be
     /// contained with all their descendants and sandboxes can be enforced completely, else 1.
     Doctor(Doctor),
+
+    /// Write a script that lets a shell complete our commands and flags
+    Completions(CompletionsArgs),
+
+    /// Write manual pages, one per command
+    ///
+    /// Files of the same names are overwritten, others are left alone.
+    Man(ManArgs),
 }
 
 #[derive(Debug, clap::Args)]

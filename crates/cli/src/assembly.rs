@@ -44,6 +44,8 @@ pub(crate) enum Kind<'a> {
     /// Drains its own turn. It lives for that one turn, so it needs no connection to the store
     /// beside the one that writes.
     Exec,
+    /// Reads and changes what is stored: queued turns wait for another worker.
+    Desk,
     /// Drains all lanes of its store, from its start on.
     Serve {
         /// Where it is found.
@@ -56,6 +58,7 @@ impl Kind<'_> {
         let (word, endpoint) = match self {
             Self::AppServer => ("app-server", None),
             Self::Exec => ("exec", None),
+            Self::Desk => ("cli", None),
             Self::Serve { endpoint } => ("serve", Some(endpoint.to_owned())),
         };
         Worker {
@@ -66,7 +69,7 @@ impl Kind<'_> {
 
     fn drain(self) -> Drain {
         match self {
-            Self::AppServer | Self::Exec => Drain::Loaded,
+            Self::AppServer | Self::Exec | Self::Desk => Drain::Loaded,
             Self::Serve { .. } => Drain::All,
         }
     }
@@ -177,7 +180,10 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
     let server = &config.server;
     turnlane_runtime::Options {
         drain: kind.drain(),
-        max_running: server.max_running,
+        max_running: match kind {
+            Kind::Desk => 0,
+            Kind::AppServer | Kind::Exec | Kind::Serve { .. } => server.max_running,
+        },
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         losses_max: server.poison_limit,

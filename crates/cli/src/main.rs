@@ -13,8 +13,11 @@ mod commands;
 mod config;
 mod defaults;
 mod home;
+mod linked;
 mod logging;
 mod runtime;
+mod session;
+mod shown;
 mod signals;
 
 use std::process::ExitCode;
@@ -63,7 +66,15 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Exec(options) => {
             return Ok(commands::exec::run(*options, &args.config));
         }
+        Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
+        Command::Thread(options) => return commands::thread::run(options.command, &args.config),
+        Command::Queue(options) => return commands::queue::run(options.command, &args.config),
+        Command::Approvals(options) => {
+            return commands::approvals::run(options.command, &args.config);
+        }
         Command::Doctor(options) => return commands::doctor::run(&options),
+        Command::Completions(options) => commands::completions::run(&options)?,
+        Command::Man(options) => commands::man::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

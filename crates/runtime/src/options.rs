@@ -14,7 +14,7 @@ use turnlane_store::queue::Row;
 pub struct Options {
     /// Which lanes this worker drains.
     pub drain: Drain,
-    /// How many queued turns run at once.
+    /// How many queued turns run at once; with 0 they wait for another worker.
     pub max_running: usize,
     /// How long a lane that nobody needs stays loaded.
     pub unload_after: Duration,

@@ -155,9 +155,7 @@ pub(crate) struct Slots(Arc<Semaphore>);
 
 impl Slots {
     fn new(max: usize) -> Self {
-        Self(Arc::new(Semaphore::new(
-            max.clamp(1, Semaphore::MAX_PERMITS),
-        )))
+        Self(Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))))
     }
 
     /// A slot, if one is free and nobody waits for it.

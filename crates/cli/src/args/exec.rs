@@ -175,7 +175,7 @@ fn resumed(
 }
 
 impl Wish {
-    fn checked(self) -> Result<Self, clap::Error> {
+    pub(super) fn checked(self) -> Result<Self, clap::Error> {
         let options = &self.options;
         if options.idle.wants_worktree() {
             return Err(not_yet("--worktree"));

@@ -34,7 +34,6 @@ use anyhow::Context as _;
 use turnlane::Filter;
 use turnlane_protocol::output_schema::check_answer;
 
-use self::connect::Linked;
 use self::drive::{Drive, Driven, Parts, Stop};
 use self::human::{Colour, Human, Look};
 use self::last_message::LastMessage;
@@ -47,13 +46,19 @@ use self::signals::{Caught, Signals};
 use self::start::{Begun, Started};
 use self::stdout::Stdout;
 use crate::args::{ColorArg, Exec, ExecOptions, Wish};
+use crate::linked::Linked;
 
 /// How long the last line may take when somebody wants us to end.
 const LAST_LINE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the command; everything people have to know is said.
 pub(crate) fn run(args: Exec, before: &[String]) -> ExitCode {
-    let wish = match args.wish() {
+    run_wish(args.wish(), before)
+}
+
+/// As [`run`], for what was asked for in other words; an error is wrong usage.
+pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> ExitCode {
+    let wish = match wish {
         Ok(wish) => wish,
         Err(usage) => {
             // Nobody can be told that standard error is gone.
@@ -127,7 +132,7 @@ async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
         note(&complaint);
     }
     let linked = tokio::select! {
-        linked = Linked::new(&mut setup, options) => linked?,
+        linked = connect::link(&mut setup, options) => linked?,
         caught = signals.next() => return Ok(Finished::by(caught)),
     };
     let asked = Asked {

@@ -4,12 +4,7 @@
 //! answers; what only this process knows (keys in its environment, a script, a profile) is never
 //! sent to one, so a run that needs it has a server of its own.
 
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::Context as _;
-use tokio_util::sync::CancellationToken;
-use turnlane::{ApprovalRequest, Client, ClientBuilder, Decision, Endpoint, Limits, Reconnect};
+use turnlane::{ApprovalRequest, Client, ClientBuilder, Decision};
 
 use super::refusal::Refused;
 use super::setup::Setup;
@@ -17,11 +12,8 @@ use crate::args::ExecOptions;
 use crate::assembly::{Assembly, Kind};
 use crate::config::ConfigFiles;
 use crate::home;
+use crate::linked::Linked;
 
-/// How long a daemon has to answer.
-const HANDSHAKE: Duration = Duration::from_secs(2);
-/// How long a daemon that was lost is looked for.
-const LOST_MAX: Duration = Duration::from_secs(30);
 /// What runs are called that nobody gave another name.
 const NAME: &str = "turnlane_exec";
 /// Gives them another name.
@@ -29,56 +21,24 @@ const NAME_VARIABLE: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 /// Why nothing is approved.
 const NO_REVIEWER: &str = "no reviewer in exec";
 
-/// A server and the way to it.
-pub(super) struct Linked {
-    pub(super) client: Client,
-    /// The server, where it is in this process.
-    own: Option<Assembly>,
-}
-
-impl Linked {
-    /// Finds or starts a server.
-    pub(super) async fn new(setup: &mut Setup, options: &ExecOptions) -> Result<Self, Refused> {
-        if !needs_own(setup, options)
-            && let Some(client) = daemon(&setup.home).await
-        {
-            return Ok(Self { client, own: None });
-        }
-        home::make(&setup.home)?;
-        let files = std::mem::replace(&mut setup.files, ConfigFiles::none());
-        let assembly = Assembly::start(
-            Kind::Exec,
-            options.script.as_deref(),
-            &setup.home,
-            setup.codex_home.as_deref(),
-            files,
-        )
-        .await?;
-        let endpoint = Endpoint::io(assembly.server.in_memory());
-        let connecting = builder().endpoint(endpoint).connect();
-        // Boxed: what connecting may need is large.
-        let client = Box::pin(connecting).await;
-        let client = client.context("cannot reach the server in this process")?;
-        Ok(Self {
-            client,
-            own: Some(assembly),
-        })
+/// Finds or starts a server.
+pub(super) async fn link(setup: &mut Setup, options: &ExecOptions) -> Result<Linked, Refused> {
+    if !needs_own(setup, options)
+        && let Some(linked) = Linked::daemon(&setup.home, builder()).await
+    {
+        return Ok(linked);
     }
-
-    /// Leaves the server, and ends it where it is ours. Turns that still run there are stopped.
-    pub(super) async fn end(self) {
-        let Self { client, own } = self;
-        drop(client);
-        let Some(assembly) = own else {
-            return;
-        };
-        if let Err(error) = assembly
-            .stop(Duration::ZERO, &CancellationToken::new())
-            .await
-        {
-            tracing::warn!("the server did not stop in order: {error:#}");
-        }
-    }
+    home::make(&setup.home)?;
+    let files = std::mem::replace(&mut setup.files, ConfigFiles::none());
+    let assembly = Assembly::start(
+        Kind::Exec,
+        options.script.as_deref(),
+        &setup.home,
+        setup.codex_home.as_deref(),
+        files,
+    )
+    .await?;
+    Ok(Linked::own(assembly, builder()).await?)
 }
 
 /// Whether a daemon could not do what is wanted.
@@ -91,35 +51,7 @@ fn needs_own(setup: &Setup, options: &ExecOptions) -> bool {
         || std::env::var_os("CODEX_API_KEY").is_some_and(|key| !key.is_empty())
 }
 
-/// The daemon of this home, if one answers.
-pub(super) async fn daemon(home: &Path) -> Option<Client> {
-    let socket = home::socket(home);
-    if !socket.exists() {
-        return None;
-    }
-    let reconnect = Reconnect::Backoff {
-        initial: Duration::from_millis(100),
-        max: Duration::from_secs(1),
-        give_up_after: Some(LOST_MAX),
-    };
-    let limits = Limits {
-        handshake: HANDSHAKE,
-        ..Limits::default()
-    };
-    let client = builder()
-        .endpoint(Endpoint::Unix(socket))
-        .reconnect(reconnect)
-        .limits(limits);
-    match Box::pin(client.connect()).await {
-        Ok(client) => Some(client),
-        Err(error) => {
-            tracing::debug!(%error, "the daemon does not answer; a server of our own is used");
-            None
-        }
-    }
-}
-
-fn builder() -> ClientBuilder {
+pub(super) fn builder() -> ClientBuilder {
     let given = std::env::var(NAME_VARIABLE).ok();
     let given = given.filter(|name| !name.trim().is_empty());
     let name = given.as_deref().map_or(NAME, str::trim);

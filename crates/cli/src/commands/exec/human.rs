@@ -10,6 +10,7 @@ use turnlane_protocol::exec_events::{CallStatus, Event, Item, ItemBody, TodoItem
 use turnlane_protocol::turn_error::ErrorKind;
 
 use super::run::Told;
+use crate::shown::text::harmless;
 
 /// How text is shown.
 #[derive(Clone, Debug)]
@@ -232,13 +233,6 @@ impl Human {
 /// What a person pays for: what the model read anew, and what it wrote.
 fn spent(counts: &TokenCounts) -> i64 {
     counts.input_tokens - counts.cached_input_tokens + counts.output_tokens
-}
-
-/// The text without anything that a terminal obeys, but line ends and tabs.
-pub(super) fn harmless(text: &str) -> String {
-    let kept = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
-    let shown = |char: char| if kept(char) { char } else { '\u{FFFD}' };
-    text.replace("\r\n", "\n").chars().map(shown).collect()
 }
 
 const fn word(status: CallStatus) -> &'static str {

@@ -15,6 +15,7 @@ use turnlane_protocol::thread::Thread;
 use super::calls::Calls;
 use super::refusal::Refused;
 use crate::args::Which;
+use crate::shown::time::utc;
 
 /// How many threads a page has.
 const PAGE: u32 = 100;
@@ -114,42 +115,4 @@ async fn last(calls: &Calls, among: Among<'_>) -> Result<String, Refused> {
         }
         Where::Everywhere => Refused::new("no thread to resume"),
     })
-}
-
-/// Seconds since 1970 as people write them.
-fn utc(seconds: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The calendar of the Gregorian era, counted from the first of March of the year 0.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = era * 400 + year_of_era + next;
-    let (hour, minute) = (rest / 3_600, rest % 3_600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_for_people() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00 UTC"),
-            (951_782_400, "2000-02-29 00:00 UTC"),
-            (1_893_531_900, "2030-01-01 21:05 UTC"),
-            (4_107_542_399, "2100-02-28 23:59 UTC"),
-        ] {
-            assert_eq!(utc(seconds), text);
-        }
-    }
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use turnlane_protocol::exec_events::encode_line;
 
-use super::human::{Human, Look, harmless};
+use super::human::{Human, Look};
 use super::run::Told;
 use super::stdout::Stdout;
+use crate::shown::text::harmless;
 
 /// How many lines may wait before no more events are taken.
 const WAITING_MAX: usize = 256;

@@ -16,7 +16,6 @@ use turnlane_protocol::policy::SandboxPolicy;
 use turnlane_protocol::thread::Thread;
 
 use super::calls::Calls;
-use super::connect::Linked;
 use super::drive::{Following, Primary};
 use super::human::Header;
 use super::lookup::{self, Among, Where};
@@ -26,6 +25,7 @@ use super::run::Run;
 use super::settings::absolute;
 use super::setup::Setup;
 use crate::args::{Wanted, Which, Wish};
+use crate::linked::Linked;
 
 /// What a start came to.
 pub(super) enum Started {

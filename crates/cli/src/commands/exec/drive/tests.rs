@@ -400,10 +400,10 @@ async fn a_daemon_that_is_gone_for_thirty_seconds_leaves_the_end_unknown() {
         let _ = sender.try_send(accepted.duplex);
     }));
     let arrived = async { Double::start(arrivals.recv().await.unwrap(), Vec::new()) };
-    let (client, double) = tokio::join!(connect::daemon(home.path()), arrived);
+    let (linked, double) = tokio::join!(Linked::daemon(home.path(), connect::builder()), arrived);
     stop.cancel();
     serving.await.unwrap();
-    let client = client.unwrap();
+    let client = linked.unwrap().client;
     let rig = Rig::new(&client, None);
     double.peer.close();
     drop(double);

@@ -1,0 +1,218 @@
+//! The flags of `turnlane queue`.
+//!
+//! The invariant here: a row is always named together with its thread, and a place in a queue by
+//! exactly one flag.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Subcommand};
+
+use super::exec::SandboxArg;
+use super::shared::{Answer, OneRow, OneThread, Text};
+use crate::shown::time::{When, parse_when};
+
+/// What `turnlane queue` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct QueueArgs {
+    #[command(subcommand)]
+    pub(crate) command: QueueCommand,
+}
+
+const AFTER_HELP: &str = "\
+Every thread has one queue; its turns run one at a time, in order, by the daemon of this home. What
+was queued is on disk. Without a daemon everything but `start` works and nothing runs until one does.
+
+A turn that failed to start, or was cut off by a crash, stays in its place and holds the queue until
+it is retried, changed, moved or removed.
+
+Examples:
+  turnlane queue add --thread 0198c0de-41 'now the docs'
+  turnlane queue add --new --cd ~/src/app --not-before 8h 'update the dependencies'
+  turnlane queue list                                 every queue with something in it
+  turnlane queue list 0198c0de-41
+  turnlane queue mv 0198c0de-41 0198c0df-77 --first";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// Queue a turn, on a thread that exists or on a new one
+    ///
+    /// When it returns, the turn is on disk. With --json the answer of `thread/queue/add`.
+    Add(QueueAdd),
+    /// What waits: of one thread, or of all that have something waiting
+    ///
+    /// With --json one object for a thread, as `thread/queue/list` shows it, all rows in `data`;
+    /// without a thread, one thread per line.
+    List(QueueList),
+    /// Ask something else in a queued turn; its place and its id stay
+    Edit(QueueEdit),
+    /// Remove queued turns
+    Rm(QueueRm),
+    /// Move a queued turn within its queue
+    Mv(QueueMv),
+    /// Run a queued turn now: the next one, or the one that is named; ends a pause and a wait
+    Start(QueueStart),
+    /// Let a failed turn try again, in its place: the one that holds the queue, or the named one
+    Retry(QueueRetry),
+    /// Hold a queue: what runs goes on, nothing new starts until it is resumed
+    Pause(QueuePause),
+    /// End a pause, or a wait for a provider
+    Resume(QueueResume),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("where").required(true))]
+pub(crate) struct QueueAdd {
+    /// The thread: its id, the beginning of its id (8 characters or more), or its name
+    #[arg(short, long, value_name = "THREAD", group = "where")]
+    pub(crate) thread: Option<String>,
+
+    /// Make a new thread for it
+    #[arg(long, group = "where")]
+    pub(crate) new: bool,
+
+    /// With --new: the directory to work in (default: here)
+    #[arg(short = 'C', long, value_name = "DIR", requires = "new")]
+    pub(crate) cd: Option<PathBuf>,
+
+    /// With --new: what the thread is called
+    #[arg(long, value_name = "NAME", requires = "new")]
+    pub(crate) name: Option<String>,
+
+    /// With --new: the model
+    #[arg(short, long, value_name = "MODEL", requires = "new")]
+    pub(crate) model: Option<String>,
+
+    /// With --new: where commands may write
+    #[arg(short, long, value_enum, value_name = "MODE", requires = "new")]
+    pub(crate) sandbox: Option<SandboxArg>,
+
+    /// Not before: in so long (`30m`, `8h`, `2d`) or at a time (`2026-01-31T07:30:00Z`)
+    #[arg(long, value_name = "TIME", value_parser = parse_when)]
+    pub(crate) not_before: Option<When>,
+
+    /// Repeating the command with the same key queues nothing twice
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) text: Text,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueList {
+    /// The thread: its id, the beginning of its id (8 characters or more), or its name
+    #[arg(value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueEdit {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    #[command(flatten)]
+    pub(crate) row: OneRow,
+
+    #[command(flatten)]
+    pub(crate) text: Text,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueRm {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// Queued turns: ids, or beginnings of ids (8 characters or more)
+    #[arg(value_name = "ROW", required = true)]
+    pub(crate) rows: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("place").required(true))]
+pub(crate) struct QueueMv {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    #[command(flatten)]
+    pub(crate) row: OneRow,
+
+    /// To the head of the queue
+    #[arg(long, group = "place")]
+    pub(crate) first: bool,
+
+    /// To the end of the queue
+    #[arg(long, group = "place")]
+    pub(crate) last: bool,
+
+    /// In front of this one
+    #[arg(long, value_name = "ROW", group = "place")]
+    pub(crate) before: Option<String>,
+
+    /// Behind this one
+    #[arg(long, value_name = "ROW", group = "place")]
+    pub(crate) after: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueStart {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// The queued turn; the next one without it
+    #[arg(value_name = "ROW")]
+    pub(crate) row: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueRetry {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// The queued turn; the one that holds the queue without it
+    #[arg(value_name = "ROW")]
+    pub(crate) row: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueuePause {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// Why, for those who look at the queue
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueResume {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}

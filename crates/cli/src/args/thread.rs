@@ -1,0 +1,164 @@
+//! The flags of `turnlane thread`.
+//!
+//! The invariant here: whatever removes something for good asks first or wants `--yes`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::shared::{Answer, OneThread};
+
+/// What `turnlane thread` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ThreadArgs {
+    #[command(subcommand)]
+    pub(crate) command: ThreadCommand,
+}
+
+const AFTER_HELP: &str = "\
+A thread is named by its id, by the beginning of its id (8 characters or more) where only one begins
+so, or by its name. A daemon of this home is used if one runs; without one everything but `tail` and
+`stop` works all the same, since threads are stored in $TURNLANE_HOME.
+
+Examples:
+  turnlane thread list
+  turnlane thread show 0198c0de-41
+  turnlane thread tail 0198c0de-41            what happens on it, live
+  turnlane thread fork 0198c0de-41 --name try
+  turnlane thread list --json | jq -r .id     one JSON object per thread";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ThreadCommand {
+    /// The threads of this home, the last used first
+    ///
+    /// With --json one thread per line, as `thread/list` of the protocol shows it.
+    List(ThreadList),
+    /// One thread: its settings, its queue and its last turns
+    ///
+    /// With --json one object: `thread` and `turns` (oldest first) as the protocol shows them, and
+    /// `queue`, which is null where the thread is archived.
+    Show(ThreadShow),
+    /// What happens on a thread, live: text, commands, approvals, the queue
+    ///
+    /// Leaving it (Ctrl-C) stops nothing. With --json one event per line, by `type`: turn.started,
+    /// item.started, item.delta, item.completed, turn.ended, approval.requested, approval.resolved,
+    /// queue.changed, warning, gap, thread.gone.
+    Tail(ThreadTail),
+    /// Stop the turn that runs on a thread
+    ///
+    /// What it did stays in the history. The next queued turn begins, unless --pause is given.
+    Stop(ThreadStop),
+    /// Copy a thread, to go on from the same history
+    ///
+    /// Queued turns are not copied. Standard output is the id of the new thread.
+    Fork(ThreadFork),
+    /// Put threads away: a running turn is stopped, queued turns wait until it is brought back
+    Archive(SomeThreads),
+    /// Bring threads back that were put away
+    Unarchive(SomeThreads),
+    /// Delete threads for good, with their history and their queued turns
+    Rm(ThreadRm),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadList {
+    /// At most so many
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+
+    /// Those that were put away, instead of the others
+    #[arg(long)]
+    pub(crate) archived: bool,
+
+    /// Only those of this directory
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) cd: Option<PathBuf>,
+
+    /// Only those whose name or first message holds this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadShow {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// So many of the last turns; 0 for none
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
+    pub(crate) turns: u32,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadTail {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// First show so many turns that have ended
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1)]
+    pub(crate) turns: u32,
+
+    /// End when nothing runs and nothing can start by itself; exit code 1 if queued turns are held
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadStop {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// Hold the queue too, until `turnlane queue resume`
+    #[arg(long)]
+    pub(crate) pause: bool,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadFork {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// The last turn that is copied; without it, all that have ended
+    #[arg(long, value_name = "TURN")]
+    pub(crate) at: Option<String>,
+
+    /// What the copy is called
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SomeThreads {
+    /// Threads: ids, beginnings of ids (8 characters or more), or names
+    #[arg(value_name = "THREAD", required = true)]
+    pub(crate) threads: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadRm {
+    #[command(flatten)]
+    pub(crate) some: SomeThreads,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}

@@ -1,0 +1,25 @@
+//! `turnlane completions`: what lets a shell complete our commands and flags.
+//!
+//! The invariant here: it is made from the arguments that are parsed, and written to standard output
+//! whole or not at all.
+
+use std::io::{self, Write as _};
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::args::{Args, CompletionsArgs, ShellArg};
+
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
+    let shell = match args.shell {
+        ShellArg::Bash => Shell::Bash,
+        ShellArg::Zsh => Shell::Zsh,
+        ShellArg::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "turnlane", &mut script);
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(&script).and_then(|()| stdout.flush());
+    written.context("cannot write to standard output")
+}

@@ -1,0 +1,214 @@
+//! `turnlane queue`: the turns that wait, and what becomes of them.
+//!
+//! The invariant here: a row is changed only by its id, since places move while one looks. Every
+//! command that changes something says where that leaves the row or the queue.
+//!
+//! Adding and listing have files of their own.
+
+mod add;
+mod list;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use turnlane_protocol::queue::{QueueState, QueuedTurn, QueuedTurnStatus};
+
+use crate::args::{
+    QueueCommand, QueueEdit, QueueMv, QueuePause, QueueResume, QueueRetry, QueueRm, QueueStart,
+};
+use crate::session::{Needs, Session, find, with};
+use crate::shown::text::counted;
+use crate::shown::{Form, Screen, queue};
+
+pub(crate) fn run(command: QueueCommand, before: &[String]) -> anyhow::Result<ExitCode> {
+    let needs = match command {
+        QueueCommand::Start(_) => Needs::Daemon,
+        _ => Needs::Store,
+    };
+    with(before, needs, async |session| match command {
+        QueueCommand::Add(args) => add::run(session, &args).await,
+        QueueCommand::List(args) => list::run(session, &args).await,
+        QueueCommand::Edit(args) => edit(session, &args).await,
+        QueueCommand::Rm(args) => remove(session, &args).await,
+        QueueCommand::Mv(args) => shift(session, &args).await,
+        QueueCommand::Start(args) => start(session, &args).await,
+        QueueCommand::Retry(args) => retry(session, &args).await,
+        QueueCommand::Pause(args) => pause(session, &args).await,
+        QueueCommand::Resume(args) => resume(session, &args).await,
+    })
+}
+
+/// What a row became, said in both forms.
+fn say(screen: &Screen, done: &str, answer: &Value) -> anyhow::Result<QueuedTurn> {
+    let row: QueuedTurn = serde_json::from_value(answer["queuedTurn"].clone())?;
+    match screen.form {
+        Form::Json => screen.json(&answer["queuedTurn"])?,
+        Form::People => {
+            let place = queue::place(&row);
+            screen.print(&format!("{done} {}: {place}\n", row.id))?;
+        }
+    }
+    Ok(row)
+}
+
+async fn edit(session: &Session, args: &QueueEdit) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let text = add::read(&args.text)?;
+    let thread = find::thread(session, &args.which.thread).await?;
+    let row = find::row(session, &thread, &args.row.row).await?;
+    let input = json!([{"type": "text", "text": text, "text_elements": []}]);
+    let params = json!({"threadId": thread, "queuedTurnId": row, "input": input});
+    let answer: Value = session.ask("thread/queue/update", params).await?;
+    let row = say(&screen, "changed", &answer)?;
+    if let QueuedTurnStatus::Failed { .. } = row.status {
+        let id = &row.id;
+        screen.hint(&format!(
+            "it has failed before and waits for `turnlane queue retry {thread} {id}`"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(session: &Session, args: &QueueRm) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    // All are found first: a slip of the pen in the last one removes nothing.
+    let mut rows = Vec::new();
+    for row in &args.rows {
+        rows.push(find::row(session, &thread, row).await?);
+    }
+    for row in rows {
+        let params = json!({"threadId": thread, "queuedTurnId": row});
+        let answer: Value = session.ask("thread/queue/delete", params).await?;
+        if answer["deleted"] != true {
+            bail!(
+                "there is no queued turn {row} on thread {thread}\n  \
+                 it may run or have run; `turnlane queue list {thread}` shows what waits, \
+                 `turnlane thread show {thread}` what ran"
+            );
+        }
+        match screen.form {
+            Form::People => screen.print(&format!("removed {row}\n"))?,
+            Form::Json => screen.json(&json!({"queuedTurnId": row, "deleted": true}))?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn shift(session: &Session, args: &QueueMv) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let row = find::row(session, &thread, &args.row.row).await?;
+    let mut params = json!({"threadId": thread, "queuedTurnId": row});
+    if let Some(other) = &args.before {
+        params["beforeId"] = json!(find::row(session, &thread, other).await?);
+    } else if let Some(other) = &args.after {
+        params["afterId"] = json!(find::row(session, &thread, other).await?);
+    } else if args.last {
+        // Behind everything, however much that is.
+        params["position"] = json!(u32::MAX);
+    } else {
+        params["position"] = json!(0);
+    }
+    let answer: Value = session.ask("thread/queue/move", params).await?;
+    say(&screen, "moved", &answer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn start(session: &Session, args: &QueueStart) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let mut params = json!({"threadId": thread});
+    if let Some(row) = &args.row {
+        params["queuedTurnId"] = json!(find::row(session, &thread, row).await?);
+    }
+    let answer: Value = session.ask("thread/queue/start", params).await?;
+    let turn = &answer["turn"];
+    match screen.form {
+        Form::Json => screen.json(turn)?,
+        Form::People => {
+            let id = turn["id"].as_str().unwrap_or_default();
+            screen.print(&format!("started turn {id}\n"))?;
+            screen.hint(&format!("follow it with `turnlane thread tail {thread}`"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn retry(session: &Session, args: &QueueRetry) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let mut params = json!({"threadId": thread});
+    if let Some(row) = &args.row {
+        params["queuedTurnId"] = json!(find::row(session, &thread, row).await?);
+    } else if !is_blocked(session, &thread).await? {
+        bail!(
+            "nothing that failed holds the queue of thread {thread}\n  \
+             `turnlane queue list {thread}` shows what waits, and what holds it"
+        );
+    }
+    let answer: Value = session.ask("thread/queue/retry", params).await?;
+    say(&screen, "tries again:", &answer)?;
+    if let Some(text) = session.nobody_runs_it() {
+        screen.hint(&text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn is_blocked(session: &Session, thread: &str) -> anyhow::Result<bool> {
+    let params = json!({"threadId": thread, "limit": 1});
+    let state: QueueState = session.ask("thread/queue/list", params).await?;
+    Ok(state.summary.blocked.is_some())
+}
+
+async fn pause(session: &Session, args: &QueuePause) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let mut params = json!({"threadId": thread});
+    if let Some(reason) = &args.reason {
+        params["reason"] = json!(reason);
+    }
+    let answer: Value = session.ask("thread/queue/pause", params).await?;
+    if screen.form == Form::Json {
+        screen.json(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let state: QueueState = serde_json::from_value(answer)?;
+    screen.print(&format!("paused: {}\n", waiting(&state)))?;
+    if let Some(running) = &state.running {
+        let turn = &running.turn_id;
+        screen.hint(&format!(
+            "turn {turn} goes on; stop it with `turnlane thread stop {thread}`"
+        ));
+    }
+    screen.hint(&format!("go on with `turnlane queue resume {thread}`"));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn resume(session: &Session, args: &QueueResume) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let params = json!({"threadId": thread});
+    let answer: Value = session.ask("thread/queue/resume", params).await?;
+    if screen.form == Form::Json {
+        screen.json(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let state: QueueState = serde_json::from_value(answer)?;
+    screen.print(&format!("resumed: {}\n", waiting(&state)))?;
+    if state.summary.blocked.is_some() {
+        screen.print(&queue::state(&screen, &thread, &state))?;
+    }
+    if state.summary.depth > 0
+        && let Some(text) = session.nobody_runs_it()
+    {
+        screen.hint(&text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn waiting(state: &QueueState) -> String {
+    let depth = usize::try_from(state.summary.depth).unwrap_or(usize::MAX);
+    format!("{} waiting", counted(depth, "turn"))
+}

@@ -1,0 +1,171 @@
+//! `turnlane thread`: what there is, what happens on it, and what becomes of it.
+//!
+//! The invariant here: a thread that is changed was named, and what cannot be undone was confirmed.
+//! With several threads the first refusal ends the command; those before it are done and said.
+//!
+//! Listing, showing and following have files of their own.
+
+mod list;
+mod live;
+pub(super) use live::about;
+mod show;
+mod tail;
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use crate::args::{SomeThreads, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
+use crate::session::{Needs, Session, find, with};
+use crate::shown::{Form, Screen};
+
+pub(crate) fn run(command: ThreadCommand, before: &[String]) -> anyhow::Result<ExitCode> {
+    let needs = match command {
+        ThreadCommand::Tail(_) | ThreadCommand::Stop(_) => Needs::Daemon,
+        _ => Needs::Store,
+    };
+    with(before, needs, async |session| match command {
+        ThreadCommand::List(args) => list::run(session, &args).await,
+        ThreadCommand::Show(args) => show::run(session, &args).await,
+        ThreadCommand::Tail(args) => tail::run(session, &args).await,
+        ThreadCommand::Stop(args) => stop(session, &args).await,
+        ThreadCommand::Fork(args) => fork(session, &args).await,
+        ThreadCommand::Archive(args) => each(session, &args, &ARCHIVE).await,
+        ThreadCommand::Unarchive(args) => each(session, &args, &UNARCHIVE).await,
+        ThreadCommand::Rm(args) => remove(session, &args).await,
+    })
+}
+
+/// Something that is done to threads one by one.
+struct Deed {
+    method: &'static str,
+    done: &'static str,
+    /// What can be typed next.
+    next: Option<&'static str>,
+}
+
+const ARCHIVE: Deed = Deed {
+    method: "thread/archive",
+    done: "archived",
+    next: Some("bring it back with `turnlane thread unarchive`"),
+};
+const UNARCHIVE: Deed = Deed {
+    method: "thread/unarchive",
+    done: "unarchived",
+    next: None,
+};
+const DELETE: Deed = Deed {
+    method: "thread/delete",
+    done: "deleted",
+    next: None,
+};
+
+async fn each(session: &Session, args: &SomeThreads, deed: &Deed) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    // All are found first: a slip of the pen in the last one does nothing to the first.
+    let mut threads = Vec::new();
+    for thread in &args.threads {
+        threads.push(find::thread(session, thread).await?);
+    }
+    for thread in threads {
+        let params = json!({"threadId": thread});
+        let _: Value = session.ask(deed.method, params).await?;
+        match screen.form {
+            Form::People => screen.print(&format!("{} {thread}\n", deed.done))?,
+            Form::Json => screen.json(&json!({"threadId": thread, "done": deed.done}))?,
+        }
+    }
+    if let Some(next) = deed.next {
+        screen.hint(next);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> {
+    let some = &args.some;
+    if !args.yes && !is_confirmed(&some.threads)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    each(session, some, &DELETE).await
+}
+
+/// Asks the person at the terminal.
+fn is_confirmed(threads: &[String]) -> anyhow::Result<bool> {
+    let named = threads.join(", ");
+    if !io::stdin().is_terminal() {
+        bail!(
+            "deleting is for good, and nobody can be asked here\n  \
+             repeat the command with --yes, or use `turnlane thread archive`"
+        );
+    }
+    // A person who cannot be asked does not answer yes.
+    let _ = write!(
+        io::stderr(),
+        "Delete {named} for good, with all turns? [y/N] "
+    );
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let source = find::thread(session, &args.which.thread).await?;
+    let mut params = json!({"threadId": source, "excludeTurns": true});
+    if let Some(turn) = &args.at {
+        params["lastTurnId"] = json!(turn);
+    }
+    let mut forked: Value = session.ask("thread/fork", params).await?;
+    let id = forked["thread"]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    if let Some(name) = &args.name {
+        let params = json!({"threadId": id, "name": name});
+        let _: Value = session.ask("thread/name/set", params).await?;
+        forked["thread"]["name"] = json!(name);
+    }
+    match screen.form {
+        Form::People => {
+            screen.print(&format!("{id}\n"))?;
+            screen.hint(&format!(
+                "say something on it with `turnlane exec resume {id} PROMPT`, or queue it with \
+                 `turnlane queue add --thread {id} PROMPT`"
+            ));
+        }
+        Form::Json => screen.json(&forked["thread"])?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn stop(session: &Session, args: &ThreadStop) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
+    let thread = find::thread(session, &args.which.thread).await?;
+    let params = json!({"threadId": thread, "limit": 1});
+    let queue: Value = session.ask("thread/queue/list", params).await?;
+    let Some(turn) = queue["running"]["turnId"].as_str() else {
+        bail!(
+            "no turn runs on thread {thread}\n  \
+             `turnlane queue list {thread}` shows what waits"
+        );
+    };
+    let after = if args.pause { "pause" } else { "continue" };
+    let params = json!({"threadId": thread, "turnId": turn, "queue": after});
+    let _: Value = session.ask("turn/interrupt", params).await?;
+    match screen.form {
+        Form::Json => screen.json(&json!({"threadId": thread, "turnId": turn, "queue": after}))?,
+        Form::People => {
+            screen.print(&format!("stopped turn {turn}\n"))?;
+            let depth = queue["depth"].as_u64().unwrap_or(0);
+            if args.pause {
+                let text = format!("the queue is paused: `turnlane queue resume {thread}`");
+                screen.hint(&text);
+            } else if depth > 0 {
+                screen.hint("the next queued turn begins; with --pause it would have waited");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

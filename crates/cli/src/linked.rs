@@ -1,0 +1,91 @@
+//! A server and the way to it: the daemon of a home, or a server inside this process.
+//!
+//! The invariant here: there is no other way to the store or to an engine, whichever command asks.
+//! Ending the link ends the server only where it is in this process.
+//!
+//! Who asks (name, reviewer) is the caller's; what is asked, each command's.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
+use turnlane::{Client, ClientBuilder, Endpoint, Limits, Reconnect};
+
+use crate::assembly::Assembly;
+use crate::home;
+
+/// How long a daemon has to answer.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+/// How long a daemon that was lost is looked for.
+const LOST_MAX: Duration = Duration::from_secs(30);
+
+/// A server and the way to it.
+pub(crate) struct Linked {
+    pub(crate) client: Client,
+    /// The server, where it is in this process.
+    own: Option<Assembly>,
+}
+
+impl Linked {
+    /// The daemon of this home, if one answers.
+    pub(crate) async fn daemon(home: &Path, builder: ClientBuilder) -> Option<Self> {
+        let socket = home::socket(home);
+        if !socket.exists() {
+            return None;
+        }
+        let reconnect = Reconnect::Backoff {
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(1),
+            give_up_after: Some(LOST_MAX),
+        };
+        let limits = Limits {
+            handshake: HANDSHAKE,
+            ..Limits::default()
+        };
+        let client = builder
+            .endpoint(Endpoint::Unix(socket))
+            .reconnect(reconnect)
+            .limits(limits);
+        match Box::pin(client.connect()).await {
+            Ok(client) => Some(Self { client, own: None }),
+            Err(error) => {
+                tracing::debug!(%error, "the daemon does not answer; a server of our own is used");
+                None
+            }
+        }
+    }
+
+    /// A server that was started in this process.
+    pub(crate) async fn own(assembly: Assembly, builder: ClientBuilder) -> anyhow::Result<Self> {
+        let endpoint = Endpoint::io(assembly.server.in_memory());
+        let connecting = builder.endpoint(endpoint).connect();
+        // Boxed: what connecting may need is large.
+        let client = Box::pin(connecting).await;
+        let client = client.context("cannot reach the server in this process")?;
+        Ok(Self {
+            client,
+            own: Some(assembly),
+        })
+    }
+
+    /// Whether the server is a process of its own.
+    pub(crate) fn is_daemon(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// Leaves the server, and ends it where it is ours. Turns that still run there are stopped.
+    pub(crate) async fn end(self) {
+        let Self { client, own } = self;
+        drop(client);
+        let Some(assembly) = own else {
+            return;
+        };
+        if let Err(error) = assembly
+            .stop(Duration::ZERO, &CancellationToken::new())
+            .await
+        {
+            tracing::warn!("the server did not stop in order: {error:#}");
+        }
+    }
+}

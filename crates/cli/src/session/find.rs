@@ -1,0 +1,185 @@
+//! Which thread, row or approval is meant: by id, by the beginning of an id, by name.
+//!
+//! The invariant here: what is not found, or not the only one, is refused with those it could be;
+//! nothing is ever done to something that was not named. A whole id is taken as it is, and whoever
+//! is asked about it says whether it exists.
+
+use std::fmt::Write as _;
+
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+use turnlane_protocol::ids::{ApprovalId, QueuedTurnId, ThreadId};
+
+use super::Session;
+use crate::shown::text::{counted, cut, of_input, one_line};
+
+/// So much of an id has to be given.
+const PREFIX_MIN: usize = 8;
+/// How many of those that could be meant are listed.
+const LISTED_MAX: usize = 5;
+/// How much of what they are about is shown.
+const ABOUT_CHARS: usize = 60;
+
+/// Something that could be meant.
+struct Candidate {
+    id: String,
+    name: Option<String>,
+    about: String,
+}
+
+/// The id of the thread that is meant.
+pub(crate) async fn thread(session: &Session, text: &str) -> anyhow::Result<String> {
+    if let Ok(id) = text.parse::<ThreadId>() {
+        return Ok(id.to_string());
+    }
+    let mut candidates = Vec::new();
+    for archived in [false, true] {
+        let params = json!({"archived": archived, "sortKey": "updated_at"});
+        let (threads, _) = session.list("thread/list", params, None).await?;
+        candidates.extend(threads.iter().map(of_thread));
+    }
+    let next = "`turnlane thread list` shows those there are, with --archived those put away";
+    only("thread", text, &candidates, next)
+}
+
+/// The id of the row of this thread that is meant.
+pub(crate) async fn row(session: &Session, thread: &str, text: &str) -> anyhow::Result<String> {
+    if let Ok(id) = text.parse::<QueuedTurnId>() {
+        return Ok(id.to_string());
+    }
+    let params = json!({"threadId": thread});
+    let (rows, _) = session.list("thread/queue/list", params, None).await?;
+    let candidates: Vec<_> = rows.iter().map(of_row).collect();
+    let next = format!("`turnlane queue list {thread}` shows what waits");
+    only("queued turn", text, &candidates, &next)
+}
+
+/// The open approval that is meant.
+pub(crate) async fn approval(session: &Session, text: &str) -> anyhow::Result<String> {
+    if let Ok(id) = text.parse::<ApprovalId>() {
+        return Ok(id.to_string());
+    }
+    let (open, _) = session.list("approval/list", json!({}), None).await?;
+    let candidates: Vec<_> = open.iter().map(of_approval).collect();
+    let next = "`turnlane approvals list` shows what is open";
+    only("approval", text, &candidates, next)
+}
+
+fn word(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn of_thread(thread: &Value) -> Candidate {
+    let name = word(thread, "name");
+    Candidate {
+        id: word(thread, "id").unwrap_or_default(),
+        about: name.clone().or(word(thread, "preview")).unwrap_or_default(),
+        name,
+    }
+}
+
+fn of_row(row: &Value) -> Candidate {
+    let input = row.get("input").and_then(Value::as_array);
+    Candidate {
+        id: word(row, "id").unwrap_or_default(),
+        name: None,
+        about: of_input(input.map(Vec::as_slice).unwrap_or_default()),
+    }
+}
+
+fn of_approval(approval: &Value) -> Candidate {
+    Candidate {
+        id: word(approval, "approvalId").unwrap_or_default(),
+        name: None,
+        about: word(approval, "command")
+            .or(word(approval, "kind"))
+            .unwrap_or_default(),
+    }
+}
+
+/// The only one that `text` can mean.
+fn only(kind: &str, text: &str, all: &[Candidate], next: &str) -> anyhow::Result<String> {
+    let prefix = text.to_ascii_lowercase();
+    let begins = |candidate: &&Candidate| {
+        let by_id = prefix.len() >= PREFIX_MIN && candidate.id.starts_with(&prefix);
+        by_id || candidate.name.as_deref() == Some(text)
+    };
+    let found: Vec<_> = all.iter().filter(begins).collect();
+    match found.as_slice() {
+        [only] => Ok(only.id.clone()),
+        [] if prefix.len() < PREFIX_MIN && all.iter().any(|one| one.id.starts_with(&prefix)) => {
+            bail!(
+                "`{text}` is too short for an id\n  \
+                 give at least {PREFIX_MIN} characters; {next}"
+            )
+        }
+        [] => Err(anyhow!("there is no {kind} `{text}`\n  {next}")),
+        many => {
+            let mut listed = String::new();
+            for one in many.iter().take(LISTED_MAX) {
+                let about = cut(&one_line(&one.about), ABOUT_CHARS);
+                // Writing into a string cannot fail.
+                let _ = write!(listed, "\n  {}  {about}", one.id);
+            }
+            let more = many.len().saturating_sub(LISTED_MAX);
+            if more > 0 {
+                let _ = write!(listed, "\n  and {more} more");
+            }
+            let count = counted(many.len(), kind);
+            Err(anyhow!(
+                "`{text}` could be {count}; give more of the id{listed}"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<Candidate> {
+        let one = |id: &str, name: Option<&str>, about: &str| Candidate {
+            id: id.to_owned(),
+            name: name.map(str::to_owned),
+            about: about.to_owned(),
+        };
+        vec![
+            one("01990000-aa11", None, "first"),
+            one("01990000-bb22", Some("docs"), "docs"),
+            one("01990000-cc33", Some("docs"), "docs"),
+            one("01991111-dd44", Some("01990000"), "odd"),
+        ]
+    }
+
+    fn shown(text: &str) -> String {
+        match only("thread", text, &candidates(), "look") {
+            Ok(id) => id,
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn a_beginning_or_a_name_that_only_one_has_is_enough() {
+        assert_eq!(shown("01990000-A"), "01990000-aa11");
+        assert_eq!(shown("01991111"), "01991111-dd44");
+    }
+
+    #[test]
+    fn what_could_be_several_is_refused_with_all_of_them() {
+        let text = "`docs` could be 2 threads; give more of the id\n  01990000-bb22  docs\n  \
+                    01990000-cc33  docs";
+        assert_eq!(shown("docs"), text);
+        // The beginning of three ids, and the name of a fourth.
+        assert!(shown("01990000").starts_with("`01990000` could be 4 threads; "));
+    }
+
+    #[test]
+    fn what_is_none_or_too_short_is_refused() {
+        assert_eq!(
+            shown("nowhere-at-all"),
+            "there is no thread `nowhere-at-all`\n  look"
+        );
+        assert!(shown("0199").starts_with("`0199` is too short for an id\n"));
+        assert!(shown("").starts_with("`` is too short for an id\n"));
+    }
+}

@@ -1,0 +1,229 @@
+//! Refusals in words: what is the matter, and what to type next.
+//!
+//! The invariant here: refusals of a Turnlane server are known by their reason, never by their text;
+//! one that is not known here is shown in the server's own words.
+
+use anyhow::anyhow;
+use serde_json::Value;
+use turnlane::{CallError, RpcError};
+
+/// The refusal of a call with these params, for a person.
+pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
+    match error {
+        CallError::Rpc(error) => of_server(&error, params),
+        CallError::Overloaded { .. } => {
+            anyhow!("the server is overloaded\n  try again in a moment")
+        }
+        CallError::Unsupported { method } => anyhow!(
+            "the server that runs in this home does not know {method}\n  \
+             it is of another version: restart it with this one"
+        ),
+        CallError::Transport(_) | CallError::Timeout { .. } | CallError::Closed => {
+            let error = anyhow::Error::new(error);
+            anyhow!(
+                "the server did not answer: {error:#}\n  \
+                 look with `turnlane doctor`, or repeat the command: nothing is done twice by a \
+                 `queue add` with the same --key"
+            )
+        }
+        other => anyhow::Error::new(other),
+    }
+}
+
+fn of_server(error: &RpcError, params: &Value) -> anyhow::Error {
+    let said = error.message.as_str();
+    let named = |key: &str| params.get(key).and_then(Value::as_str);
+    let thread = named("threadId").unwrap_or("THREAD");
+    let row = named("queuedTurnId").unwrap_or("ROW");
+    let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
+    let (what, next) = match error.reason() {
+        Some("threadNotFound") => (
+            format!("there is no thread {thread}"),
+            "`turnlane thread list` shows those there are, with --archived those put away"
+                .to_owned(),
+        ),
+        Some("archived") => (
+            format!("thread {thread} is archived"),
+            format!("bring it back with `turnlane thread unarchive {thread}`"),
+        ),
+        Some("ephemeral") => (
+            format!("thread {thread} is not stored, so nothing can be queued on it"),
+            "queue it on a thread of its own with `turnlane queue add --new`".to_owned(),
+        ),
+        Some("ownedElsewhere") => owned(thread, told("worker")),
+        Some("invalidInput") => (
+            said.to_owned(),
+            "say something the agent can work with, and repeat the command".to_owned(),
+        ),
+        Some("inputTooLarge" | "tooLarge") => (
+            said.to_owned(),
+            "put it into a file in the thread's directory and name the file instead".to_owned(),
+        ),
+        Some("idempotencyConflict") => (
+            "the key was used on this thread for another prompt".to_owned(),
+            "use another --key, or the same prompt".to_owned(),
+        ),
+        Some("blockedByHook") => (
+            said.to_owned(),
+            "nothing was stored; change what the hook objects to, or the hook".to_owned(),
+        ),
+        Some("queueFull") => {
+            let max = told("maxDepth").map_or_else(|| "?".to_owned(), Value::to_string);
+            (
+                format!("the queue of thread {thread} is full ({max} turns)"),
+                format!(
+                    "wait until some have run, or remove some: `turnlane queue list {thread}`, \
+                     `turnlane queue rm {thread} ROW`"
+                ),
+            )
+        }
+        Some("queueEmpty") => (
+            format!("nothing is queued on thread {thread}"),
+            format!("queue something with `turnlane queue add --thread {thread} PROMPT`"),
+        ),
+        Some("queuedTurnNotFound") => (
+            format!("there is no queued turn {row} on thread {thread}"),
+            format!(
+                "it may run or have run; `turnlane queue list {thread}` shows what waits, \
+                 `turnlane thread show {thread}` what ran"
+            ),
+        ),
+        Some("notFailed") => (
+            format!("queued turn {row} has not failed, it waits"),
+            format!("run it now with `turnlane queue start {thread} {row}`"),
+        ),
+        Some("staleOrder") => (
+            "the queue changed meanwhile".to_owned(),
+            format!("look with `turnlane queue list {thread}` and repeat the command"),
+        ),
+        Some("busy") => (
+            format!("a turn runs on thread {thread}"),
+            format!(
+                "wait for it with `turnlane thread tail {thread} --until-idle`, or stop it with \
+                 `turnlane thread stop {thread}`"
+            ),
+        ),
+        Some("noActiveTurn") => (
+            format!("no turn runs on thread {thread}"),
+            format!("`turnlane queue list {thread}` shows what waits"),
+        ),
+        Some("turnNotFound") => (
+            said.to_owned(),
+            format!("`turnlane thread show {thread}` shows its turns"),
+        ),
+        Some("diskFull") => (
+            said.to_owned(),
+            "nothing was stored; free some space and repeat the command".to_owned(),
+        ),
+        Some("approvalNotFound") => (
+            said.to_owned(),
+            "`turnlane approvals list` shows what is open".to_owned(),
+        ),
+        Some("approvalResolved") => resolved(told("decision"), told("by")),
+        _ => return anyhow!("{said}"),
+    };
+    anyhow!("{what}\n  {next}")
+}
+
+fn owned(thread: &str, worker: Option<&Value>) -> (String, String) {
+    let pid = worker.and_then(|worker| worker.get("pid")?.as_i64());
+    let host = worker.and_then(|worker| worker.get("host")?.as_str());
+    let by = match (pid, host) {
+        (Some(pid), Some(host)) => format!("process {pid} on {host}"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, _) => "another process".to_owned(),
+    };
+    (
+        format!("thread {thread} is in use by {by}"),
+        "do it there, or wait until that process has left the thread".to_owned(),
+    )
+}
+
+fn resolved(decision: Option<&Value>, by: Option<&Value>) -> (String, String) {
+    let word = |value: Option<&Value>| {
+        let value = value.filter(|value| !value.is_null())?;
+        Some(
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned),
+        )
+    };
+    let how = match (word(decision), word(by)) {
+        (Some(decision), Some(by)) => format!(": {decision}, by {by}"),
+        (Some(decision), None) => format!(": {decision}"),
+        (None, _) => String::new(),
+    };
+    (
+        format!("it was decided before{how}"),
+        "`turnlane approvals list` shows what is open".to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(reason: &str, more: Value) -> String {
+        let mut data = more;
+        data["reason"] = json!(reason);
+        let error = RpcError {
+            code: -32_600,
+            message: "as the server says".to_owned(),
+            data: Some(data),
+        };
+        let params = json!({"threadId": "T", "queuedTurnId": "R"});
+        format!("{:#}", in_words(CallError::Rpc(error), &params))
+    }
+
+    #[test]
+    fn every_refusal_of_the_queue_has_a_next_step() {
+        for reason in [
+            "threadNotFound",
+            "archived",
+            "ephemeral",
+            "ownedElsewhere",
+            "invalidInput",
+            "inputTooLarge",
+            "tooLarge",
+            "idempotencyConflict",
+            "blockedByHook",
+            "queueFull",
+            "queueEmpty",
+            "queuedTurnNotFound",
+            "notFailed",
+            "staleOrder",
+            "busy",
+            "diskFull",
+            "approvalNotFound",
+            "approvalResolved",
+        ] {
+            let text = shown(reason, json!({}));
+            assert_eq!(text.lines().count(), 2, "{text}");
+        }
+        assert_eq!(shown("odd", json!({})), "as the server says");
+    }
+
+    #[test]
+    fn what_a_refusal_tells_is_shown() {
+        let owned = shown("ownedElsewhere", json!({"worker": {"pid": 7, "host": "h"}}));
+        assert!(
+            owned.starts_with("thread T is in use by process 7 on h\n"),
+            "{owned}"
+        );
+        let full = shown("queueFull", json!({"maxDepth": 3}));
+        assert!(
+            full.starts_with("the queue of thread T is full (3 turns)\n"),
+            "{full}"
+        );
+        let decided = shown(
+            "approvalResolved",
+            json!({"decision": "accept", "by": "client"}),
+        );
+        assert!(
+            decided.starts_with("it was decided before: accept, by client\n"),
+            "{decided}"
+        );
+    }
+}

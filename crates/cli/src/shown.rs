@@ -1,0 +1,160 @@
+//! How the commands for people look: text or JSON, colours, tables, times.
+//!
+//! The invariant here: standard output holds results alone, and the same ones whether a person or a
+//! pipe reads it; only colours and the cutting of long lines depend on a terminal. What a model or a
+//! command wrote cannot steer a terminal.
+//!
+//! What is shown is each command's business.
+
+pub(crate) mod item;
+pub(crate) mod queue;
+pub(crate) mod table;
+pub(crate) mod text;
+pub(crate) mod time;
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Context as _;
+use serde::Serialize;
+use turnlane_runtime::{Clock as _, SystemClock};
+
+use crate::args::{Answer, ColorArg};
+
+/// Text for people, or JSON for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    People,
+    Json,
+}
+
+/// Colours and weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ink {
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Magenta,
+    Cyan,
+}
+
+impl Ink {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "0",
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Magenta => "35",
+            Self::Cyan => "36",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colour {
+    On,
+    Off,
+}
+
+/// Standard output, and what is known about who reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct Screen {
+    pub(crate) form: Form,
+    colour: Colour,
+    /// The terminal's width; none where nothing is cut.
+    width: Option<usize>,
+    /// When the command began.
+    pub(crate) now_ms: i64,
+}
+
+impl Screen {
+    pub(crate) fn new(answer: Answer) -> Self {
+        let form = if answer.json {
+            Form::Json
+        } else {
+            Form::People
+        };
+        let terminal = io::stdout().is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = match answer.color {
+            ColorArg::Always => Colour::On,
+            ColorArg::Auto if terminal && !plain => Colour::On,
+            ColorArg::Auto | ColorArg::Never => Colour::Off,
+        };
+        Self {
+            form,
+            colour,
+            width: terminal.then(terminal_width).flatten(),
+            now_ms: SystemClock.now_ms(),
+        }
+    }
+
+    /// The text in this colour, where there are colours.
+    pub(crate) fn paint(&self, ink: Ink, text: &str) -> String {
+        match (self.colour, ink) {
+            (Colour::Off, _) | (_, Ink::Plain) => text.to_owned(),
+            (Colour::On, ink) => format!("\x1b[{}m{text}\x1b[0m", ink.code()),
+        }
+    }
+
+    /// How long a line may be; none where nothing is cut.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Writes text to standard output, at once.
+    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+        let mut stdout = io::stdout().lock();
+        let written = stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush());
+        written.context("cannot write to standard output")
+    }
+
+    /// Writes one line of JSON to standard output.
+    pub(crate) fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(value).context("an answer has no JSON form")?;
+        line.push('\n');
+        self.print(&line)
+    }
+
+    /// What to do next, for people: on standard error.
+    pub(crate) fn hint(&self, text: &str) {
+        if self.form == Form::People {
+            note(text);
+        }
+    }
+
+    /// When something was, for people.
+    pub(crate) fn ago(&self, at_ms: i64) -> String {
+        time::ago(self.now_ms, at_ms)
+    }
+
+    /// When something will be, for people.
+    pub(crate) fn until(&self, at_ms: i64) -> String {
+        time::until(self.now_ms, at_ms)
+    }
+}
+
+/// A line on standard error.
+pub(crate) fn note(text: &str) {
+    // Nobody can be told that standard error is gone.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Whether a command failed only because nobody reads its output any more.
+pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    // Narrower ones would leave nothing to read.
+    (size.ws_col >= 40).then(|| size.ws_col.into())
+}
