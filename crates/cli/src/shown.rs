@@ -62,8 +62,9 @@ enum Colour {
 }
 
 /// Standard output, and what is known about who reads it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Screen {
+    out: io::Stdout,
     pub(crate) form: Form,
     colour: Colour,
     /// The terminal's width; none where nothing is cut.
@@ -87,6 +88,7 @@ impl Screen {
             ColorArg::Auto | ColorArg::Never => Colour::Off,
         };
         Self {
+            out: io::stdout(),
             form,
             colour,
             width: terminal.then(terminal_width).flatten(),
@@ -109,7 +111,7 @@ impl Screen {
 
     /// Writes text to standard output, at once.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = self.out.lock();
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush());

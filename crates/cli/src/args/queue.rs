@@ -20,8 +20,8 @@ pub(crate) struct QueueArgs {
 }
 
 const AFTER_HELP: &str = "\
-Every thread has one queue; its turns run one at a time, in order, by the daemon of this home. What
-was queued is on disk. Without a daemon everything but `start` works and nothing runs until one does.
+Every thread has one queue; the daemon of this home runs its turns one at a time, in order. What was
+queued is on disk. Without a daemon everything but `start` works; nothing runs until there is one.
 
 A turn that failed to start, or was cut off by a crash, stays in its place and holds the queue until
 it is retried, changed, moved or removed.
@@ -51,6 +51,8 @@ pub(crate) enum QueueCommand {
     /// Move a queued turn within its queue
     Mv(QueueMv),
     /// Run a queued turn now: the next one, or the one that is named; ends a pause and a wait
+    ///
+    /// With --json one object: threadId and turnId.
     Start(QueueStart),
     /// Let a failed turn try again, in its place: the one that holds the queue, or the named one
     Retry(QueueRetry),
@@ -72,19 +74,25 @@ pub(crate) struct QueueAdd {
     pub(crate) new: bool,
 
     /// With --new: the directory to work in (default: here)
-    #[arg(short = 'C', long, value_name = "DIR", requires = "new")]
+    #[arg(short = 'C', long, value_name = "DIR", conflicts_with = "thread")]
     pub(crate) cd: Option<PathBuf>,
 
     /// With --new: what the thread is called
-    #[arg(long, value_name = "NAME", requires = "new")]
+    #[arg(long, value_name = "NAME", conflicts_with = "thread")]
     pub(crate) name: Option<String>,
 
     /// With --new: the model
-    #[arg(short, long, value_name = "MODEL", requires = "new")]
+    #[arg(short, long, value_name = "MODEL", conflicts_with = "thread")]
     pub(crate) model: Option<String>,
 
     /// With --new: where commands may write
-    #[arg(short, long, value_enum, value_name = "MODE", requires = "new")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "MODE",
+        conflicts_with = "thread"
+    )]
     pub(crate) sandbox: Option<SandboxArg>,
 
     /// Not before: in so long (`30m`, `8h`, `2d`) or at a time (`2026-01-31T07:30:00Z`)

@@ -21,6 +21,9 @@ use crate::session::{Needs, Session, find, with};
 use crate::shown::text::counted;
 use crate::shown::{Form, Screen, queue};
 
+/// Among so many of the last turns one that has just begun is looked for.
+const LAST_TURNS: usize = 20;
+
 pub(crate) fn run(command: QueueCommand, before: &[String]) -> anyhow::Result<ExitCode> {
     let needs = match command {
         QueueCommand::Start(_) => Needs::Daemon,
@@ -119,21 +122,48 @@ async fn shift(session: &Session, args: &QueueMv) -> anyhow::Result<ExitCode> {
 async fn start(session: &Session, args: &QueueStart) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     let thread = find::thread(session, &args.which.thread).await?;
-    let mut params = json!({"threadId": thread});
-    if let Some(row) = &args.row {
-        params["queuedTurnId"] = json!(find::row(session, &thread, row).await?);
-    }
-    let answer: Value = session.ask("thread/queue/start", params).await?;
-    let turn = &answer["turn"];
+    let row = match &args.row {
+        Some(row) => Some(find::row(session, &thread, row).await?),
+        None => None,
+    };
+    let turn = begin(session, &thread, row).await?;
     match screen.form {
-        Form::Json => screen.json(turn)?,
+        Form::Json => screen.json(&json!({"threadId": thread, "turnId": turn}))?,
         Form::People => {
-            let id = turn["id"].as_str().unwrap_or_default();
-            screen.print(&format!("started turn {id}\n"))?;
+            screen.print(&format!("started turn {turn}\n"))?;
             screen.hint(&format!("follow it with `turnlane thread tail {thread}`"));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a row, the head where none is named; the turn it becomes.
+async fn begin(session: &Session, thread: &str, row: Option<String>) -> anyhow::Result<String> {
+    let params = json!({"threadId": thread, "limit": 1});
+    let before: Value = session.ask("thread/queue/list", params).await?;
+    let head = &before["data"][0];
+    let mut start = json!({"threadId": thread});
+    if let Some(row) = &row {
+        start["queuedTurnId"] = json!(row);
+    }
+    let refused = match session.ask::<Value>("thread/queue/start", start).await {
+        Ok(answer) => return Ok(answer["turn"]["id"].as_str().unwrap_or_default().to_owned()),
+        Err(refused) => refused,
+    };
+    // A server that had not loaded the thread may have begun with the head by itself.
+    let is_head = row.is_none_or(|row| head["id"] == row.as_str());
+    match head["turnId"].as_str() {
+        Some(turn) if is_head && has_begun(session, thread, turn).await? => Ok(turn.to_owned()),
+        _ => Err(refused),
+    }
+}
+
+async fn has_begun(session: &Session, thread: &str, turn: &str) -> anyhow::Result<bool> {
+    let params = json!({"threadId": thread, "sortDirection": "desc", "itemsView": "notLoaded"});
+    let (turns, _) = session
+        .list("thread/turns/list", params, Some(LAST_TURNS))
+        .await?;
+    Ok(turns.iter().any(|one| one["id"] == turn))
 }
 
 async fn retry(session: &Session, args: &QueueRetry) -> anyhow::Result<ExitCode> {

@@ -63,12 +63,26 @@ const DELETE: Deed = Deed {
 };
 
 async fn each(session: &Session, args: &SomeThreads, deed: &Deed) -> anyhow::Result<ExitCode> {
-    let screen = Screen::new(args.answer);
-    // All are found first: a slip of the pen in the last one does nothing to the first.
+    let threads = all(session, args).await?;
+    do_each(session, args, deed, threads).await
+}
+
+/// The threads that are meant; all are found before anything is done to the first.
+async fn all(session: &Session, args: &SomeThreads) -> anyhow::Result<Vec<String>> {
     let mut threads = Vec::new();
     for thread in &args.threads {
         threads.push(find::thread(session, thread).await?);
     }
+    Ok(threads)
+}
+
+async fn do_each(
+    session: &Session,
+    args: &SomeThreads,
+    deed: &Deed,
+    threads: Vec<String>,
+) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(args.answer);
     for thread in threads {
         let params = json!({"threadId": thread});
         let _: Value = session.ask(deed.method, params).await?;
@@ -84,11 +98,11 @@ async fn each(session: &Session, args: &SomeThreads, deed: &Deed) -> anyhow::Res
 }
 
 async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> {
-    let some = &args.some;
-    if !args.yes && !is_confirmed(&some.threads)? {
+    let threads = all(session, &args.some).await?;
+    if !args.yes && !is_confirmed(&threads)? {
         return Ok(ExitCode::FAILURE);
     }
-    each(session, some, &DELETE).await
+    do_each(session, &args.some, &DELETE, threads).await
 }
 
 /// Asks the person at the terminal.

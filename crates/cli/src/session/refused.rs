@@ -7,6 +7,9 @@ use anyhow::anyhow;
 use serde_json::Value;
 use turnlane::{CallError, RpcError};
 
+/// How long an id is.
+const ID_CHARS: usize = 36;
+
 /// The refusal of a call with these params, for a person.
 pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
     match error {
@@ -31,43 +34,74 @@ pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
 }
 
 fn of_server(error: &RpcError, params: &Value) -> anyhow::Error {
-    let said = error.message.as_str();
+    let reason = error.reason().unwrap_or_default();
     let named = |key: &str| params.get(key).and_then(Value::as_str);
     let thread = named("threadId").unwrap_or("THREAD");
-    let row = named("queuedTurnId").unwrap_or("ROW");
+    let told = about_thread(reason, error, thread)
+        .or_else(|| about_queue(reason, error, thread, named("queuedTurnId")))
+        .or_else(|| about_input(reason, error));
+    match told {
+        Some((what, next)) => anyhow!("{what}\n  {next}"),
+        None => anyhow!("{}", error.message),
+    }
+}
+
+/// What is the matter, and what to do.
+type Told = Option<(String, String)>;
+
+fn about_thread(reason: &str, error: &RpcError, thread: &str) -> Told {
     let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
-    let (what, next) = match error.reason() {
-        Some("threadNotFound") => (
+    Some(match reason {
+        "threadNotFound" => (
             format!("there is no thread {thread}"),
             "`turnlane thread list` shows those there are, with --archived those put away"
                 .to_owned(),
         ),
-        Some("archived") => (
+        "archived" => (
             format!("thread {thread} is archived"),
             format!("bring it back with `turnlane thread unarchive {thread}`"),
         ),
-        Some("ephemeral") => (
+        "ephemeral" => (
             format!("thread {thread} is not stored, so nothing can be queued on it"),
             "queue it on a thread of its own with `turnlane queue add --new`".to_owned(),
         ),
-        Some("ownedElsewhere") => owned(thread, told("worker")),
-        Some("invalidInput") => (
-            said.to_owned(),
-            "say something the agent can work with, and repeat the command".to_owned(),
+        "ownedElsewhere" => owned(thread, told("worker")),
+        "busy" => (
+            format!("a turn runs on thread {thread}"),
+            format!(
+                "wait for it with `turnlane thread tail {thread} --until-idle`, or stop it with \
+                 `turnlane thread stop {thread}`"
+            ),
         ),
-        Some("inputTooLarge" | "tooLarge") => (
-            said.to_owned(),
-            "put it into a file in the thread's directory and name the file instead".to_owned(),
+        "noActiveTurn" => (
+            format!("no turn runs on thread {thread}"),
+            format!("`turnlane queue list {thread}` shows what waits"),
         ),
-        Some("idempotencyConflict") => (
+        "turnNotFound" => (
+            error.message.clone(),
+            format!("`turnlane thread show {thread}` shows its turns"),
+        ),
+        "approvalNotFound" => (
+            error.message.clone(),
+            "`turnlane approvals list` shows what is open".to_owned(),
+        ),
+        "approvalResolved" => resolved(told("decision"), told("by")),
+        _ => return None,
+    })
+}
+
+fn about_queue(reason: &str, error: &RpcError, thread: &str, row: Option<&str>) -> Told {
+    // Of two rows the server names the one that is missing.
+    let missing = error.message.rsplit(": ").next();
+    let missing = missing.filter(|missing| missing.len() == ID_CHARS);
+    let row = missing.or(row).unwrap_or("ROW");
+    let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
+    Some(match reason {
+        "idempotencyConflict" => (
             "the key was used on this thread for another prompt".to_owned(),
             "use another --key, or the same prompt".to_owned(),
         ),
-        Some("blockedByHook") => (
-            said.to_owned(),
-            "nothing was stored; change what the hook objects to, or the hook".to_owned(),
-        ),
-        Some("queueFull") => {
+        "queueFull" => {
             let max = told("maxDepth").map_or_else(|| "?".to_owned(), Value::to_string);
             (
                 format!("the queue of thread {thread} is full ({max} turns)"),
@@ -77,52 +111,40 @@ fn of_server(error: &RpcError, params: &Value) -> anyhow::Error {
                 ),
             )
         }
-        Some("queueEmpty") => (
+        "queueEmpty" => (
             format!("nothing is queued on thread {thread}"),
             format!("queue something with `turnlane queue add --thread {thread} PROMPT`"),
         ),
-        Some("queuedTurnNotFound") => (
+        "queuedTurnNotFound" => (
             format!("there is no queued turn {row} on thread {thread}"),
             format!(
                 "it may run or have run; `turnlane queue list {thread}` shows what waits, \
                  `turnlane thread show {thread}` what ran"
             ),
         ),
-        Some("notFailed") => (
+        "notFailed" => (
             format!("queued turn {row} has not failed, it waits"),
             format!("run it now with `turnlane queue start {thread} {row}`"),
         ),
-        Some("staleOrder") => (
+        "staleOrder" => (
             "the queue changed meanwhile".to_owned(),
             format!("look with `turnlane queue list {thread}` and repeat the command"),
         ),
-        Some("busy") => (
-            format!("a turn runs on thread {thread}"),
-            format!(
-                "wait for it with `turnlane thread tail {thread} --until-idle`, or stop it with \
-                 `turnlane thread stop {thread}`"
-            ),
-        ),
-        Some("noActiveTurn") => (
-            format!("no turn runs on thread {thread}"),
-            format!("`turnlane queue list {thread}` shows what waits"),
-        ),
-        Some("turnNotFound") => (
-            said.to_owned(),
-            format!("`turnlane thread show {thread}` shows its turns"),
-        ),
-        Some("diskFull") => (
-            said.to_owned(),
-            "nothing was stored; free some space and repeat the command".to_owned(),
-        ),
-        Some("approvalNotFound") => (
-            said.to_owned(),
-            "`turnlane approvals list` shows what is open".to_owned(),
-        ),
-        Some("approvalResolved") => resolved(told("decision"), told("by")),
-        _ => return anyhow!("{said}"),
+        _ => return None,
+    })
+}
+
+fn about_input(reason: &str, error: &RpcError) -> Told {
+    let next = match reason {
+        "invalidInput" => "say something the agent can work with, and repeat the command",
+        "inputTooLarge" | "tooLarge" => {
+            "put it into a file in the thread's directory and name the file instead"
+        }
+        "blockedByHook" => "nothing was stored; change what the hook objects to, or the hook",
+        "diskFull" => "nothing was stored; free some space and repeat the command",
+        _ => return None,
     };
-    anyhow!("{what}\n  {next}")
+    Some((error.message.clone(), next.to_owned()))
 }
 
 fn owned(thread: &str, worker: Option<&Value>) -> (String, String) {

@@ -116,16 +116,7 @@ fn parse_wait(text: &str) -> Option<Duration> {
 
 fn parse_time(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
-    let (time, zone_s) = match time.strip_suffix(['Z', 'z']) {
-        Some(time) => (time, 0),
-        None => {
-            let at = time.rfind(['+', '-'])?;
-            let (hours, minutes) = time[at + 1..].split_once(':')?;
-            let zone_s = number(hours, 0..=23)? * HOUR_S + number(minutes, 0..=59)? * MINUTE_S;
-            let sign = if time[at..].starts_with('-') { -1 } else { 1 };
-            (&time[..at], sign * zone_s)
-        }
-    };
+    let (time, zone_s) = zoned(time)?;
     let mut date = date.splitn(3, '-');
     let year = number(date.next()?, 1970..=9_999)?;
     let month = number(date.next()?, 1..=12)?;
@@ -139,6 +130,18 @@ fn parse_time(text: &str) -> Option<i64> {
     };
     let of_day = hour * HOUR_S + minute * MINUTE_S + second;
     Some((days(year, month, day) * DAY_S + of_day - zone_s) * 1_000)
+}
+
+/// A time of day, and how far its zone is ahead of UTC.
+fn zoned(time: &str) -> Option<(&str, i64)> {
+    if let Some(time) = time.strip_suffix(['Z', 'z']) {
+        return Some((time, 0));
+    }
+    let at = time.rfind(['+', '-'])?;
+    let (hours, minutes) = time[at + 1..].split_once(':')?;
+    let zone_s = number(hours, 0..=23)? * HOUR_S + number(minutes, 0..=59)? * MINUTE_S;
+    let sign = if time[at..].starts_with('-') { -1 } else { 1 };
+    Some((&time[..at], sign * zone_s))
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<i64>) -> Option<i64> {

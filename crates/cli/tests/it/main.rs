@@ -6,14 +6,19 @@
 )]
 
 mod app_server;
+mod approvals_cli;
 mod basics;
 mod codex;
 mod exec;
 mod exec_server;
 mod flows;
 mod interop;
+mod people;
+mod queue_cli;
+mod run_cli;
 mod schema;
 mod serve;
+mod thread_cli;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
 

@@ -15,6 +15,9 @@ use crate::args::{QueueAdd, Text};
 use crate::session::{Session, find};
 use crate::shown::{Form, Screen, queue};
 
+/// How far away a queued turn may be.
+const NOT_BEFORE_MAX_MS: i64 = 366 * 24 * 60 * 60 * 1_000;
+
 pub(super) async fn run(session: &Session, args: &QueueAdd) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     let text = read(&args.text)?;
@@ -96,9 +99,20 @@ async fn append(
         params["idempotencyKey"] = json!(key);
     }
     if let Some(when) = args.not_before {
-        params["notBeforeMs"] = json!(when.at_ms(screen.now_ms));
+        params["notBeforeMs"] = json!(checked(when.at_ms(screen.now_ms), screen.now_ms)?);
     }
     session.ask("thread/queue/add", params).await
+}
+
+/// A time that a row can wait for.
+fn checked(at_ms: i64, now_ms: i64) -> anyhow::Result<i64> {
+    if at_ms < now_ms {
+        bail!("--not-before is in the past\n  leave it out, and the turn runs when it is its turn");
+    }
+    if at_ms - now_ms > NOT_BEFORE_MAX_MS {
+        bail!("--not-before is too far away\n  a queued turn waits at most 366 days");
+    }
+    Ok(at_ms)
 }
 
 async fn create(session: &Session, args: &QueueAdd) -> anyhow::Result<String> {

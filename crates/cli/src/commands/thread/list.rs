@@ -58,7 +58,7 @@ fn nothing(args: &ThreadList) -> String {
     let what = match (narrowed, args.archived) {
         (true, _) => "no thread fits",
         (false, true) => "no thread is archived",
-        (false, false) => "there are no threads yet",
+        (false, false) => "there are no threads",
     };
     format!("{what}; {next}")
 }

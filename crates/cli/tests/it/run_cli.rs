@@ -1,0 +1,149 @@
+//! `turnlane run`, and what teaches: help, wrong usage, completions, manual pages.
+
+use std::fmt::Write as _;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::people::Person;
+use crate::{run, shown, turnlane};
+
+#[tokio::test]
+async fn a_run_tells_what_happens_and_leaves_the_answer_alone_on_stdout() {
+    let person = Person::new();
+    let script = person.script();
+    let script = script.to_str().unwrap();
+    let flags = ["run", "--skip-git-repo-check", "--script", script];
+    let output = run(person.spec(&flags).args(["run the test"])).await;
+    assert!(output.status.success(), "{}", output.stderr_tail);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "One failed.\n");
+    for part in [
+        "user\nrun the test\n",
+        "exec\nmake test in ",
+        " exited 2 in ",
+        "scripted\nOne",
+    ] {
+        assert!(
+            output.stderr_tail.contains(part),
+            "{part}: {}",
+            output.stderr_tail
+        );
+    }
+    assert!(!output.stderr_tail.contains('\u{1b}'));
+    // The thread is there afterwards.
+    let listed = person.json(&["thread", "list"]).await;
+    assert_eq!(listed[0]["preview"], "run the test");
+
+    let output = run(person.spec(&flags).args(["--json", "hello"])).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["type"], "thread.started");
+    assert_eq!(lines.last().unwrap()["type"], "turn.completed");
+}
+
+#[tokio::test]
+async fn a_run_without_a_prompt_or_out_of_place_is_refused() {
+    let mut person = Person::new();
+    person.types(&["run", "--skip-git-repo-check"]).await;
+    person.types(&["run", "x"]).await;
+    person.types(&["run", "--last", "x"]).await;
+    person.types(&["run", "x", "y"]).await;
+    assert_snapshot!(person.story());
+}
+
+#[tokio::test]
+async fn every_command_has_its_help() {
+    let mut all = String::new();
+    for command in [
+        "run",
+        "thread",
+        "thread list",
+        "thread show",
+        "thread tail",
+        "thread stop",
+        "thread fork",
+        "thread archive",
+        "thread unarchive",
+        "thread rm",
+        "queue",
+        "queue add",
+        "queue list",
+        "queue edit",
+        "queue rm",
+        "queue mv",
+        "queue start",
+        "queue retry",
+        "queue pause",
+        "queue resume",
+        "approvals",
+        "approvals list",
+        "approvals accept",
+        "approvals decline",
+        "completions",
+        "man",
+    ] {
+        let arguments: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let text = shown(turnlane(&arguments)).await;
+        writeln!(all, "$ turnlane {command} --help\n{text}").unwrap();
+    }
+    assert_snapshot!(all);
+}
+
+#[tokio::test]
+async fn wrong_usage_says_what_is_right() {
+    let mut person = Person::new();
+    for arguments in [
+        &["thread", "lst"][..],
+        &["thread", "show"],
+        &["thread", "list", "-n", "0"],
+        &["queue", "add", "x"],
+        &["queue", "add", "--new", "--thread", "t", "x"],
+        &["queue", "add", "--thread", "t", "--cd", ".", "x"],
+        &["queue", "add", "--new", "--not-before", "tomorrow", "x"],
+        &["queue", "add", "--new", "--file", "f", "x"],
+        &["queue", "mv", "t", "r"],
+        &["queue", "mv", "t", "r", "--first", "--last"],
+        &["queue", "rm", "t"],
+        &["approvals", "accept"],
+        &["completions", "tcsh"],
+        &["man"],
+    ] {
+        person.types(arguments).await;
+    }
+    assert_snapshot!(person.story());
+}
+
+#[tokio::test]
+async fn completions_and_manual_pages_know_every_command() {
+    let person = Person::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(person.spec(&["completions", shell])).await;
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["approvals", "unarchive", "not-before", "until-idle"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let folder = person.home.path().join("man");
+    let out = folder.to_str().unwrap();
+    let output = run(person.spec(&["man", "--out", out])).await;
+    assert!(output.status.success(), "{}", output.stderr_tail);
+    for page in [
+        "turnlane.1",
+        "turnlane-queue-add.1",
+        "turnlane-thread-tail.1",
+    ] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let output = run(person.spec(&["man", "--out", "/dev/null/x"])).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        output
+            .stderr_tail
+            .starts_with("error: cannot write manual pages to /dev/null/x")
+    );
+}
