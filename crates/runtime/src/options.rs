@@ -14,7 +14,8 @@ use turnlane_store::queue::Row;
 pub struct Options {
     /// Which lanes this worker drains.
     pub drain: Drain,
-    /// How many queued turns run at once; with 0 they wait for another worker.
+    /// How many queued turns run at once; with 0 they wait for another worker, which gets a lane
+    /// that this one runs no direct turn on.
     pub max_running: usize,
     /// How long a lane that nobody needs stays loaded.
     pub unload_after: Duration,

@@ -56,7 +56,7 @@ pub(crate) fn run(args: Exec, before: &[String]) -> ExitCode {
     run_wish(args.wish(), before)
 }
 
-/// As [`run`], for what was asked for in other words; an error is wrong usage.
+/// As `run`, for what was asked for in other words; an error is wrong usage.
 pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> ExitCode {
     let wish = match wish {
         Ok(wish) => wish,

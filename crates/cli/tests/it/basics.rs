@@ -30,6 +30,11 @@ async fn help_teaches() {
     Usage: turnlane [OPTIONS] <COMMAND>
 
     Commands:
+      run          Run one turn and look on: what happens on standard error, the answer on standard
+                   output
+      thread       Threads: list, show, follow, stop, copy, put away, delete
+      queue        Queued turns: add, list, change, move, start, retry, hold
+      approvals    What agents ask before they do it: list, accept, decline
       exec         Run one turn without a person: a prompt in, the answer out
       serve        Run as a daemon: serve clients, and run queued turns whether or not anybody is
                    connected
@@ -38,6 +43,8 @@ async fn help_teaches() {
       exec-server  Run commands and read files here for a client elsewhere: Codex, or any program
       doctor       What this machine offers to contain and confine commands, and why something better is
                    absent
+      completions  Write a script that lets a shell complete our commands and flags
+      man          Write manual pages, one per command
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -51,8 +58,10 @@ async fn help_teaches() {
               Print version
 
     Examples:
-      turnlane exec 'what does this repository do?'           one turn, here and now
+      turnlane run 'what does this repository do?'            one turn, here and now
       turnlane serve                                          the daemon: clients come and go, turns run
+      turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
+      turnlane thread list                                    what there is
       turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
       turnlane doctor                                         what this machine can contain and confine
       turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
@@ -109,7 +118,7 @@ async fn wrong_usage_says_what_to_do() {
     -- stderr
     error: unrecognized subcommand 'app-serve'
 
-      tip: a similar subcommand exists: 'app-server'
+      tip: some similar subcommands exist: 'approvals', 'app-server'
 
     Usage: turnlane [OPTIONS] <COMMAND>
 

@@ -2,6 +2,8 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
+use turnlane_testkit::TestProcess;
+use turnlane_testkit::wait::DEADLINE;
 
 use crate::people::{Following, Person};
 
@@ -132,6 +134,16 @@ async fn colours_are_for_terminals_and_those_who_ask() {
     assert!(asked.contains("\u{1b}[1mTHREAD\u{1b}[0m"), "{asked}");
     let json = crate::shown(person.spec(&["thread", "list", "--json", "--color", "always"])).await;
     assert!(!json.contains('\u{1b}'), "{json}");
+}
+
+#[tokio::test]
+async fn a_reader_that_wants_no_more_is_no_failure() {
+    let person = Person::new();
+    person.queued("docs", "x").await;
+    let mut process = TestProcess::start(person.spec(&["thread", "list"])).unwrap();
+    drop(process.take_stdout());
+    let status = process.wait(DEADLINE).await.unwrap();
+    assert_eq!(status.code(), Some(0), "{}", process.stderr_tail());
 }
 
 #[tokio::test]

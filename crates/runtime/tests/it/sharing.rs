@@ -246,3 +246,19 @@ async fn no_more_queued_turns_run_than_there_are_slots_and_all_lanes_get_their_t
     }
     assert!(most <= 3, "two queued turns and a direct one, not {most}");
 }
+
+#[tokio::test]
+async fn a_worker_without_slots_leaves_queued_turns_to_another() {
+    let home = Home::new();
+    let options = Options {
+        max_running: 0,
+        ..loaded()
+    };
+    let desk = home.start_with(SCRIPT, options).await;
+    let thread = desk.thread().await;
+    let row = desk.add(thread, "hello").await;
+    assert_eq!(desk.queue(thread).await.rows[0].id, row.id);
+    let worker = home.start_with(SCRIPT, Options::default()).await;
+    worker.ended(thread, 1).await;
+    assert_eq!(desk.queue(thread).await.rows, []);
+}
