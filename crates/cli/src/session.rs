@@ -87,7 +87,8 @@ impl Session {
         }
         home::make(&home)?;
         let files = ConfigFiles::new(layers);
-        let assembly = Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
+        let assembly =
+            Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
         Ok(Self { linked, home })
     }

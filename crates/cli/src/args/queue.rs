@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand};
 
-use super::exec::SandboxArg;
+use super::exec::options::SandboxArg;
 use super::shared::{Answer, OneRow, OneThread, Text};
 use crate::shown::time::{When, parse_when};
 

@@ -16,6 +16,7 @@ use super::super::connect;
 use super::super::output::Voice;
 use super::super::stdout::Stdout;
 use super::*;
+use crate::linked::Linked;
 
 const THREAD: &str = "01a2b3c4-0000-7000-8000-00000000000a";
 const TURN: &str = "01a2b3c4-0000-7000-8000-00000000000b";
