@@ -79,8 +79,13 @@ async fn every_crate_has_one_integration_test_binary() {
 }
 
 #[tokio::test]
-async fn every_path_in_the_architecture_document_exists() {
+async fn every_path_in_the_documents_exists() {
     none(&documents::dead_paths(&Tree::load().await));
+}
+
+#[tokio::test]
+async fn the_commands_of_the_readme_are_tried() {
+    none(&documents::untried_commands(&Tree::load().await));
 }
 
 #[tokio::test]

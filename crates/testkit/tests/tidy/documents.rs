@@ -1,9 +1,15 @@
 //! Texts that would be wrong for everybody but their author: paths that are gone, paths of one
-//! machine, packages from elsewhere than the public index.
+//! machine, packages from elsewhere than the public index, commands that nobody tries.
+
+use std::path::PathBuf;
 
 use crate::tree::{File, Tree, root};
 
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const README: &str = "README.md";
+/// Documents whose paths must exist.
+const MAPS: [&str; 2] = ["ARCHITECTURE.md", README];
+/// What runs before a change lands.
+const GATE: &str = ".ci/run";
 
 /// What a path of this repository starts with.
 const TOP_FOLDERS: &[&str] = &["crates/", "bench/", "docs/", "fuzz/", ".ci/", "tests/"];
@@ -23,15 +29,40 @@ const FETCHING_FILES: &[&str] = &[
 /// The host in the name of cargo's public index, which every lock file repeats.
 const INDEX_HOST: &str = "github.com";
 
-/// Paths in backticks in the architecture document that do not exist.
+/// Paths in backticks in the documents that do not exist.
 pub(crate) fn dead_paths(tree: &Tree) -> Vec<String> {
-    let Some(text) = tree.text(ARCHITECTURE) else {
-        return vec![format!("{ARCHITECTURE} is missing")];
+    let of_one = |document: &str| match tree.text(document) {
+        None => vec![format!("{document} is missing")],
+        Some(text) => spans(text)
+            .into_iter()
+            .filter(|span| is_path(span) && !tree.contains(span))
+            .map(|path| format!("{document} names {path}, which does not exist"))
+            .collect(),
     };
-    let dead = spans(text)
-        .into_iter()
-        .filter(|span| is_path(span) && !tree.contains(span));
-    dead.map(|path| format!("{ARCHITECTURE} names {path}, which does not exist"))
+    MAPS.into_iter().flat_map(of_one).collect()
+}
+
+/// Commands of the README's first block that the gate does not run.
+pub(crate) fn untried_commands(tree: &Tree) -> Vec<String> {
+    let (readme, gate) = (tree.text(README), tree.text(GATE));
+    let block = readme.and_then(|text| text.split("```sh\n").nth(1)?.split("```").next());
+    let Some(block) = block else {
+        return vec![format!("{README} has no block of commands")];
+    };
+    let tried: Vec<_> = gate
+        .unwrap_or_default()
+        .lines()
+        .map(|line| {
+            line.trim_start_matches("in_empty_home ")
+                .replace(" --locked", "")
+        })
+        .collect();
+    let commands = block
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    commands
+        .filter(|command| !command.is_empty() && !tried.iter().any(|line| line == command))
+        .map(|command| format!("{README} says `{command}`, and {GATE} does not try it"))
         .collect()
 }
 
@@ -57,12 +88,13 @@ fn is_path(span: &str) -> bool {
 
 /// Folders that only this machine has: our home and where this repository lies.
 pub(crate) fn machine_folders() -> Vec<String> {
-    let here = [
-        Some(root().into_os_string()),
-        std::env::var_os("HOME").filter(|home| home.len() > 1),
-    ];
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    // The gate tests in an empty home; the one it has taken away is beside cargo's.
+    let cargo = named("CARGO_HOME").and_then(|home| Some(home.parent()?.to_owned()));
+    let here = [Some(root()), named("HOME"), cargo];
     let here = here.into_iter().flatten();
-    here.map(|folder| format!("{}/", folder.to_string_lossy()))
+    here.filter(|folder| folder.components().count() > 1)
+        .map(|folder| format!("{}/", folder.display()))
         .collect()
 }
 
@@ -127,9 +159,22 @@ mod tests {
             [
                 "ARCHITECTURE.md names crates/b.rs, which does not exist",
                 "ARCHITECTURE.md names docs/x.md, which does not exist",
+                "README.md is missing",
             ]
         );
-        assert_eq!(dead_paths(&Tree::of([])), ["ARCHITECTURE.md is missing"]);
+    }
+
+    #[test]
+    fn a_command_that_nobody_tries_is_reported() {
+        let readme = "Two:\n```sh\ncargo run -- demo   # shows\ncargo test --workspace\n```\n";
+        let gate = "step x\nin_empty_home cargo test --workspace --locked\n";
+        let tree = Tree::of([("README.md", readme), (".ci/run", gate)]);
+        assert_eq!(
+            untried_commands(&tree),
+            ["README.md says `cargo run -- demo`, and .ci/run does not try it"]
+        );
+        let none = ["README.md has no block of commands"];
+        assert_eq!(untried_commands(&Tree::of([("README.md", "")])), none);
     }
 
     #[test]
