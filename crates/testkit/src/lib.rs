@@ -34,6 +34,7 @@ mod error;
 mod home;
 pub mod mock_model;
 mod process;
+mod random;
 mod skip;
 pub mod wait;
 
@@ -42,4 +43,5 @@ pub use error::Error;
 pub use home::{MOCK_KEY, MOCK_KEY_VARIABLE, Provider, TempHome};
 pub use mock_model::{MockModel, Reply};
 pub use process::{Output, ProcessSpec, TestProcess};
+pub use random::Random;
 pub use skip::skipped;

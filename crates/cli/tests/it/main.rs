@@ -9,6 +9,7 @@ mod app_server;
 mod approvals_cli;
 mod basics;
 mod codex;
+mod crash_proof;
 mod exec;
 mod exec_server;
 mod flows;

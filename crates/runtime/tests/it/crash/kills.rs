@@ -10,7 +10,6 @@
 
 mod check;
 mod load;
-mod random;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,9 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnlane_store::Store;
 use turnlane_store::lane::Head;
+use turnlane_testkit::Random;
 
 use self::load::{Load, Sent};
-use self::random::Random;
 use super::child;
 use super::serving::{Heard, Place, Serving};
 

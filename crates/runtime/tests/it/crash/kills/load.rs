@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::RowId;
 use turnlane_store::Store;
+use turnlane_testkit::Random;
 
 use super::super::serving::{Answer, Place};
-use super::random::Random;
 use crate::support;
 
 /// A queued turn that was asked for.
