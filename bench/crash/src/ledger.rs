@@ -15,6 +15,15 @@ pub enum Way {
     Direct,
 }
 
+impl Way {
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Row => "thread/queue/add",
+            Self::Direct => "turn/start",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Message {
     text: String,

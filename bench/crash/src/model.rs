@@ -11,12 +11,16 @@ use std::time::Duration;
 
 use serde_json::json;
 use turnlane_testkit::mock_model::{At, Item, MockModel, RecordedRequest, Reply};
+use turnlane_testkit::wait::eventually;
 
 use crate::ledger::Asked;
 use crate::server::Kind;
 
 /// A command that ends only by force; the number tells it from any other process.
 const ENDLESS: &str = "sleep 86399";
+
+/// How long a lane at rest may need until a command of a new turn runs.
+const RUNS_LIMIT: Duration = Duration::from_secs(30);
 
 /// How a message is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +119,15 @@ impl Model {
         &self.asked
     }
 
+    /// Returns when the endless command of this message runs.
+    pub(crate) async fn command_runs(&self, text: &str) -> anyhow::Result<()> {
+        let mark = mark(&self.marks, text);
+        // It is there before its process id is in it.
+        let written = async || std::fs::metadata(&mark).is_ok_and(|mark| mark.len() > 0);
+        eventually("a command to run", RUNS_LIMIT, written).await?;
+        Ok(())
+    }
+
     /// The endless commands that were seen to start and still run.
     pub(crate) fn alive(&self) -> anyhow::Result<Vec<String>> {
         let mut alive = Vec::new();
@@ -155,6 +168,11 @@ fn is_tool_round(request: &RecordedRequest) -> bool {
     last.is_some_and(|item| item["type"] == "function_call_output")
 }
 
+/// Where the endless command of a message writes its process id.
+fn mark(marks: &Path, text: &str) -> PathBuf {
+    marks.join(text.replace(' ', "-"))
+}
+
 fn reply(request: &RecordedRequest, marks: &Path) -> Reply {
     if is_tool_round(request) {
         return Reply::text("done");
@@ -171,7 +189,7 @@ fn reply(request: &RecordedRequest, marks: &Path) -> Reply {
     let command = if word == Mood::Short.word() {
         "true".to_owned()
     } else if word == Mood::Endless.word() {
-        let mark = marks.join(text.replace(' ', "-"));
+        let mark = mark(marks, &text);
         format!("echo $$ > {}; exec {ENDLESS}", mark.display())
     } else {
         return Reply::text("words");

@@ -186,12 +186,19 @@ impl Trial {
             return Ok(Some(format!("a new turn does not end: {text}")));
         };
         let status = &end?["params"]["turn"]["status"];
-        let failed = (status != "completed").then(|| format!("a new turn is {status}: {text}"));
-        Ok(failed)
+        if status != "completed" {
+            return Ok(Some(format!("a new turn is {status}: {text}")));
+        }
+        let recorded = self.model.asked().get(&text) == Some(&1);
+        anyhow::ensure!(
+            recorded,
+            "the model has no record of {text}: nobody would see a double"
+        );
+        Ok(None)
     }
 
     /// What a thread shows.
-    async fn look(
+    pub(crate) async fn look(
         &self,
         server: &mut Server,
         thread: &str,
@@ -255,10 +262,11 @@ async fn state(server: &mut Server, kind: Kind, thread: &str) -> anyhow::Result<
     Ok(state)
 }
 
-/// Whether nothing waits and nothing runs.
+/// Whether nothing waits, nothing runs and nothing would keep a row from running.
 fn is_idle(state: &Value) -> bool {
+    let held = !state["paused"].is_null();
     let runs = !state["running"].is_null() || state["status"]["type"] == "active";
-    array(&state["data"]).is_empty() && state["data"].is_array() && !runs
+    array(&state["data"]).is_empty() && state["data"].is_array() && !held && !runs
 }
 
 /// Asks for the next row, which Codex may have paused without showing it.

@@ -23,6 +23,8 @@ const LANES: usize = 3;
 const KILLS_OF_A_LANE: usize = 20;
 /// One round in so many has no rest, and kills what has just been killed.
 const RESTLESS_ONE_IN: usize = 4;
+/// One round in so many waits until a command runs.
+const COMMAND_ONE_IN: usize = 4;
 /// One round in so many begins with a server that is killed before anybody has spoken to it, within so
 /// many microseconds: in the middle of its recovery.
 const STILLBORN_ONE_IN: usize = 4;
@@ -117,7 +119,9 @@ impl Trial {
 
     /// From a start to a kill; `lived` counts the rounds of the present threads.
     async fn round(&mut self, lived: &mut usize) -> anyhow::Result<()> {
-        let rests = self.lanes.is_empty() || !self.random.one_in(RESTLESS_ONE_IN);
+        let behind = self.behind_a_command();
+        let rests =
+            self.lanes.is_empty() || behind.is_some() || !self.random.one_in(RESTLESS_ONE_IN);
         self.model.hurry(if rests { Hurry::Yes } else { Hurry::No });
         if self.random.one_in(STILLBORN_ONE_IN) {
             let after = self.random.below(STILLBORN_US);
@@ -142,7 +146,13 @@ impl Trial {
             self.begin(&mut server).await?;
         }
         if life == Life::Runs {
-            life = self.work(&mut server, &mut trigger).await?;
+            life = match behind {
+                Some(way) => {
+                    let work = self.work_behind_a_command(&mut server, way, &mut trigger);
+                    work.await?
+                }
+                None => self.work(&mut server, &mut trigger).await?,
+            };
         }
         trigger.pulled(life).await?;
         server.gone().await?;
@@ -150,6 +160,14 @@ impl Trial {
             Some(sabotage) => sabotage(&self.home.turnlane()),
             None => Ok(()),
         }
+    }
+
+    /// Whether this round kills a command, and how its turn is begun. Only ours runs commands here.
+    fn behind_a_command(&self) -> Option<Way> {
+        let kills = self.report.kills;
+        let is_one = self.contender.kind.is_ours() && kills % COMMAND_ONE_IN == 1;
+        let ways = [Way::Row, Way::Direct];
+        is_one.then(|| ways[kills / COMMAND_ONE_IN % ways.len()])
     }
 
     /// New threads in place of those that were given up.

@@ -18,11 +18,13 @@ use crate::trial::{Life, Pause, Trial};
 /// How long after its acknowledged add a kill comes: at once, or below one of these milliseconds.
 const BEHIND_MS: [usize; 5] = [0, 0, 60, 60, 500];
 /// A kill follows one of the first acknowledged adds of a round.
-const ADDS_BEFORE_MAX: usize = 4;
+const ADDS_BEFORE_MAX: usize = 6;
 /// How many steps a round has, at least and besides.
-const STEPS: (usize, usize) = (3, 6);
+const STEPS: (usize, usize) = (4, 6);
 /// How many adds are sent at once, at least and besides.
 const BURST: (usize, usize) = (2, 3);
+/// How many rows wait behind a command.
+const BEHIND_A_COMMAND: usize = 3;
 
 /// When the server is killed.
 pub(crate) struct Trigger {
@@ -113,9 +115,33 @@ impl Trial {
         }
     }
 
+    /// Rows behind a command that runs, then the kill: whatever the other rounds happen to hit.
+    pub(crate) async fn work_behind_a_command(
+        &mut self,
+        server: &mut Server,
+        way: Way,
+        trigger: &mut Trigger,
+    ) -> anyhow::Result<Life> {
+        let at = self.random.below(self.lanes.len());
+        let (text, params) = self.say(at, way, Mood::Endless);
+        server.must(way.method(), params).await?;
+        self.lanes[at].ledger.answered(&text);
+        if let Err(error) = self.model.command_runs(&text).await {
+            let thread = self.lanes[at].thread.clone();
+            let seen = self.look(server, &thread, None).await?;
+            let shown = server.must("thread/queue/list", json!({"threadId": thread}));
+            let shown = shown.await?;
+            return Err(error.context(format!("{text} does not run: {shown}, {seen:?}")));
+        }
+        self.add(server, at, BEHIND_A_COMMAND, trigger).await
+    }
+
+    fn mood(&mut self) -> Mood {
+        self.random.of(Mood::of(self.contender.kind))
+    }
+
     /// The parameters of a new message to a lane.
-    fn say(&mut self, at: usize, way: Way) -> (String, Value) {
-        let mood = self.random.of(Mood::of(self.contender.kind));
+    fn say(&mut self, at: usize, way: Way, mood: Mood) -> (String, Value) {
         let text = self.message(mood.word());
         let lane = &mut self.lanes[at];
         lane.idle = false;
@@ -135,8 +161,9 @@ impl Trial {
         let mut sent = Vec::new();
         let mut life = Life::Runs;
         for _ in 0..rows {
-            let (text, params) = self.say(at, Way::Row);
-            let Some(id) = server.send("thread/queue/add", params).await? else {
+            let mood = self.mood();
+            let (text, params) = self.say(at, Way::Row, mood);
+            let Some(id) = server.send(Way::Row.method(), params).await? else {
                 life = Life::Gone;
                 break;
             };
@@ -156,8 +183,9 @@ impl Trial {
     }
 
     async fn start_turn(&mut self, server: &mut Server, at: usize) -> anyhow::Result<Life> {
-        let (text, params) = self.say(at, Way::Direct);
-        match server.call("turn/start", params).await? {
+        let mood = self.mood();
+        let (text, params) = self.say(at, Way::Direct, mood);
+        match server.call(Way::Direct.method(), params).await? {
             Answer::Result(_) => self.lanes[at].ledger.answered(&text),
             Answer::Refused(error) => anyhow::bail!("turn/start was refused: {error}"),
             Answer::Gone => return Ok(Life::Gone),
@@ -165,15 +193,14 @@ impl Trial {
         Ok(Life::Runs)
     }
 
-    /// Interrupts what runs, if anything is known to.
+    /// Interrupts a turn, of this lane or another, if any is known to run.
     async fn interrupt(&mut self, server: &mut Server, at: usize) -> anyhow::Result<Life> {
-        let thread = &self.lanes[at].thread;
-        if server.running(thread).is_none() {
-            // What was said meanwhile is read with any answer.
-            let params = json!({"threadId": thread});
-            server.call("thread/queue/list", params).await?;
-        }
-        let Some(turn) = server.running(thread) else {
+        // What was said meanwhile is read with any answer.
+        let params = json!({"threadId": self.lanes[at].thread});
+        server.call("thread/queue/list", params).await?;
+        let mut threads = self.lanes.iter().map(|lane| &lane.thread);
+        let running = threads.find_map(|thread| Some((thread, server.running(thread)?)));
+        let Some((thread, turn)) = running else {
             return Ok(Life::Runs);
         };
         let params = json!({"threadId": thread, "turnId": turn});
