@@ -114,16 +114,22 @@ async fn bind(
     home: &Path,
     config: &Config,
 ) -> anyhow::Result<Vec<Listener>> {
-    let own = bind_one(&ListenUrl::Unix(None), home, &config.server, &args.auth).await;
-    let own = match own {
-        Ok(own) => own,
-        Err(error) => match error.downcast_ref() {
-            Some(ListenError::AlreadyServed { path }) => {
-                let other = record::other(home, path).await;
-                anyhow::bail!(words::served(path, &other));
-            }
-            Some(_) | None => return Err(error),
-        },
+    let mut waited = false;
+    let own = loop {
+        let own = bind_one(&ListenUrl::Unix(None), home, &config.server, &args.auth).await;
+        let error = match own {
+            Ok(own) => break own,
+            Err(error) => error,
+        };
+        let Some(ListenError::AlreadyServed { path }) = error.downcast_ref() else {
+            return Err(error);
+        };
+        let other = record::other(home, path).await;
+        // One that was killed while it started a process holds its lock until that process runs its
+        // own program: nobody serves, and soon nobody is in the way.
+        if other.pid.is_some() || std::mem::replace(&mut waited, true) {
+            anyhow::bail!(words::served(path, &other));
+        }
     };
     let mut listeners = Vec::from_iter(own);
     for url in urls {

@@ -1,6 +1,7 @@
 //! How a daemon begins, who finds it, and who comes second.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane::{CallOptions, Client, Endpoint};
@@ -82,6 +83,22 @@ async fn one_that_was_killed_is_followed_by_the_next() {
     let record = std::fs::read(served.home.turnlane().join("run/serve.json")).unwrap();
     let record: Value = serde_json::from_slice(&record).unwrap();
     assert_eq!(record["pid"], next.process.pid());
+}
+
+/// A daemon that is killed while it starts a process leaves its lock to that process for a moment.
+#[tokio::test]
+async fn a_lock_under_which_nobody_serves_is_waited_for() {
+    let served = Served::new(|_| Reply::text("hi")).await;
+    let run = served.home.turnlane().join("run");
+    std::fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
+    let lock = std::fs::File::create(run.join("app-server.sock.lock")).unwrap();
+    lock.lock().unwrap();
+    let process = TestProcess::start(spec(&served.home, &[])).unwrap();
+    let ready = |line: &str| line.starts_with("ready");
+    let early = process.wait_for_stderr_line(ready, Duration::from_secs(1));
+    assert!(early.await.is_err(), "it serves under another's lock");
+    drop(lock);
+    Daemon::of(&served.home, process).await;
 }
 
 #[tokio::test]
