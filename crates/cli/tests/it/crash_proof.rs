@@ -8,6 +8,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use turnlane_bench_crash::{Contender, Kind, Options, Report, Sabotage, run};
 
+/// How many kills show a saboteur at work: among them is a command that runs with rows behind it, once
+/// in a queued turn and once in a direct one.
+const FEW: usize = 7;
+
 /// How often each kind of server is killed.
 fn kills() -> usize {
     match std::env::var_os("TURNLANE_TEST_FULL") {
@@ -69,7 +73,7 @@ async fn rows_that_are_lost_between_two_lives_are_noticed() {
         "UPDATE queued_turn SET state='cancelled', pos=NULL, ended_ms=1 WHERE state='queued';
         UPDATE lane SET depth=(SELECT count(*) FROM queued_turn
           WHERE queued_turn.thread_id=lane.thread_id AND state='blocked');";
-    let report = report(Kind::Stdio, 10, by(lose)).await;
+    let report = report(Kind::Stdio, FEW, by(lose)).await;
     assert!(!report.faults.lost.is_empty(), "{report}");
     assert!(report.faults.doubled.is_empty(), "{report}");
 }
@@ -77,7 +81,7 @@ async fn rows_that_are_lost_between_two_lives_are_noticed() {
 #[tokio::test]
 async fn turns_that_are_run_again_unasked_are_noticed() {
     let again = "UPDATE queued_turn SET on_crash='retry' WHERE state='started'";
-    let report = report(Kind::Serve, 10, by(again)).await;
+    let report = report(Kind::Serve, FEW, by(again)).await;
     assert!(!report.faults.doubled.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
@@ -85,7 +89,7 @@ async fn turns_that_are_run_again_unasked_are_noticed() {
 #[tokio::test]
 async fn rows_that_change_places_are_noticed() {
     let turn_round = "UPDATE OR IGNORE queued_turn SET pos=-pos WHERE state='queued'";
-    let report = report(Kind::Stdio, 10, by(turn_round)).await;
+    let report = report(Kind::Stdio, FEW, by(turn_round)).await;
     assert!(!report.faults.disordered.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
@@ -94,7 +98,7 @@ async fn rows_that_change_places_are_noticed() {
 async fn answered_turns_that_a_history_forgets_are_noticed() {
     let forget = "DELETE FROM item WHERE (thread_id, turn_ord) IN
         (SELECT thread_id, ord FROM turn WHERE source='direct' AND status='inProgress')";
-    let report = report(Kind::Serve, 10, by(forget)).await;
+    let report = report(Kind::Serve, FEW, by(forget)).await;
     assert!(!report.faults.absent.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
