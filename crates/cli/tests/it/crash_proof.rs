@@ -58,13 +58,12 @@ async fn a_daemon_that_is_killed_loses_doubles_and_blocks_nothing() {
 }
 
 /// Does this to the database of a dead server.
-fn by(statements: &'static str) -> Option<Sabotage> {
-    let sabotage = move |home: &Path| {
+fn sabotage(statements: &'static str) -> Sabotage {
+    Box::new(move |home: &Path| {
         #[expect(clippy::disallowed_methods, reason = "the saboteur is no part of us")]
         let database = Connection::open(home.join("turnlane.db"))?;
         Ok(database.execute_batch(statements)?)
-    };
-    Some(Box::new(sabotage))
+    })
 }
 
 #[tokio::test]
@@ -73,7 +72,7 @@ async fn rows_that_are_lost_between_two_lives_are_noticed() {
         "UPDATE queued_turn SET state='cancelled', pos=NULL, ended_ms=1 WHERE state='queued';
         UPDATE lane SET depth=(SELECT count(*) FROM queued_turn
           WHERE queued_turn.thread_id=lane.thread_id AND state='blocked');";
-    let report = report(Kind::Stdio, FEW, by(lose)).await;
+    let report = report(Kind::Stdio, FEW, Some(sabotage(lose))).await;
     assert!(!report.faults.lost.is_empty(), "{report}");
     assert!(report.faults.doubled.is_empty(), "{report}");
 }
@@ -81,7 +80,7 @@ async fn rows_that_are_lost_between_two_lives_are_noticed() {
 #[tokio::test]
 async fn turns_that_are_run_again_unasked_are_noticed() {
     let again = "UPDATE queued_turn SET on_crash='retry' WHERE state='started'";
-    let report = report(Kind::Serve, FEW, by(again)).await;
+    let report = report(Kind::Serve, FEW, Some(sabotage(again))).await;
     assert!(!report.faults.doubled.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
@@ -89,7 +88,7 @@ async fn turns_that_are_run_again_unasked_are_noticed() {
 #[tokio::test]
 async fn rows_that_change_places_are_noticed() {
     let turn_round = "UPDATE OR IGNORE queued_turn SET pos=-pos WHERE state='queued'";
-    let report = report(Kind::Stdio, FEW, by(turn_round)).await;
+    let report = report(Kind::Stdio, FEW, Some(sabotage(turn_round))).await;
     assert!(!report.faults.disordered.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
@@ -98,7 +97,7 @@ async fn rows_that_change_places_are_noticed() {
 async fn answered_turns_that_a_history_forgets_are_noticed() {
     let forget = "DELETE FROM item WHERE (thread_id, turn_ord) IN
         (SELECT thread_id, ord FROM turn WHERE source='direct' AND status='inProgress')";
-    let report = report(Kind::Serve, FEW, by(forget)).await;
+    let report = report(Kind::Serve, FEW, Some(sabotage(forget))).await;
     assert!(!report.faults.absent.is_empty(), "{report}");
     assert!(report.faults.lost.is_empty(), "{report}");
 }
