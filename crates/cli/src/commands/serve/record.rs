@@ -10,6 +10,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use turnlane_rpc::listen::Listener;
@@ -123,9 +125,14 @@ fn read(home: &Path) -> Option<Daemon> {
     serde_json::from_slice(&text).ok()
 }
 
-/// The process that listens on a socket.
+/// The process that listens on a socket. One that was killed while it started a process leaves that
+/// process its socket for a moment: it takes connections, and nobody serves.
 async fn listener_of(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).await.ok()?;
     let pid = stream.peer_cred().ok()?.pid()?;
+    let is_gone = |pid| test_kill_process(pid) == Err(Errno::SRCH);
+    if Pid::from_raw(pid).is_some_and(is_gone) {
+        return None;
+    }
     u32::try_from(pid).ok()
 }
