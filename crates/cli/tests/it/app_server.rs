@@ -26,7 +26,7 @@ use turnlane_rpc::Duplex;
 use turnlane_rpc::connect::{self, connect_unix, connect_ws};
 use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
 use turnlane_testkit::wait::DEADLINE;
-use turnlane_testkit::{TempHome, TestClient, TestProcess};
+use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
 
 /// A server with a home and a model of its own.
 pub(crate) struct Served {
@@ -51,13 +51,16 @@ impl Served {
         self.home.workspace().canonicalize().unwrap()
     }
 
-    /// Starts the binary with these arguments behind `app-server`.
-    fn process(&self, arguments: &[&str]) -> TestProcess {
-        let spec = crate::turnlane(&["app-server"])
+    /// The binary with these arguments behind `app-server`.
+    pub(crate) fn spec(&self, arguments: &[&str]) -> ProcessSpec {
+        crate::turnlane(&["app-server"])
             .args(arguments.iter().copied())
             .envs(self.home.env())
-            .current_dir(self.home.workspace());
-        TestProcess::start(spec).unwrap()
+            .current_dir(self.home.workspace())
+    }
+
+    fn process(&self, arguments: &[&str]) -> TestProcess {
+        TestProcess::start(self.spec(arguments)).unwrap()
     }
 
     /// Starts it on standard input and output, and says hello.
@@ -66,12 +69,7 @@ impl Served {
     }
 
     async fn stdio_with(&self, arguments: &[&str]) -> Stdio {
-        let mut process = self.process(arguments);
-        let stdin = process.take_stdin().unwrap();
-        let stdout = process.take_stdout().unwrap();
-        let mut client = TestClient::new(Duplex::lines(stdout, stdin));
-        greet(&mut client).await;
-        Stdio { process, client }
+        Stdio::of(self.process(arguments)).await
     }
 
     /// Starts it on a websocket and on a unix socket.
@@ -102,6 +100,17 @@ impl Served {
 pub(crate) struct Stdio {
     pub(crate) process: TestProcess,
     pub(crate) client: TestClient,
+}
+
+impl Stdio {
+    /// A process on standard input and output, when it has said hello.
+    pub(crate) async fn of(mut process: TestProcess) -> Self {
+        let stdin = process.take_stdin().unwrap();
+        let stdout = process.take_stdout().unwrap();
+        let mut client = TestClient::new(Duplex::lines(stdout, stdin));
+        greet(&mut client).await;
+        Self { process, client }
+    }
 }
 
 /// A server with two sockets.

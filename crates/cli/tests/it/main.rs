@@ -10,6 +10,7 @@ mod approvals_cli;
 mod basics;
 mod codex;
 mod crash_proof;
+mod crash_points;
 mod exec;
 mod exec_server;
 mod flows;

@@ -20,16 +20,16 @@ use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
 use crate::app_server::{greet, ok};
 
 /// A daemon that is ready.
-struct Daemon {
-    process: TestProcess,
+pub(crate) struct Daemon {
+    pub(crate) process: TestProcess,
     /// Its websocket.
-    url: String,
+    pub(crate) url: String,
     socket: PathBuf,
     token: String,
 }
 
 /// The binary as the daemon of a home.
-fn spec(home: &TempHome, arguments: &[&str]) -> ProcessSpec {
+pub(crate) fn spec(home: &TempHome, arguments: &[&str]) -> ProcessSpec {
     crate::turnlane(&["serve"])
         .args(arguments.iter().copied())
         .envs(home.env())
@@ -37,13 +37,13 @@ fn spec(home: &TempHome, arguments: &[&str]) -> ProcessSpec {
 }
 
 impl Daemon {
-    async fn start(home: &TempHome, arguments: &[&str]) -> Self {
+    pub(crate) async fn start(home: &TempHome, arguments: &[&str]) -> Self {
         let process = TestProcess::start(spec(home, arguments)).unwrap();
         Self::of(home, process).await
     }
 
     /// A process that is about to be ready.
-    async fn of(home: &TempHome, process: TestProcess) -> Self {
+    pub(crate) async fn of(home: &TempHome, process: TestProcess) -> Self {
         let ready = |line: &str| line.starts_with("ready");
         process.wait_for_stderr_line(ready, DEADLINE).await.unwrap();
         let websocket = |line: &str| line.starts_with("listening on ws://");
@@ -58,7 +58,7 @@ impl Daemon {
         }
     }
 
-    async fn unix(&self) -> TestClient {
+    pub(crate) async fn unix(&self) -> TestClient {
         let options = connect::Options::default();
         let duplex = connect_unix(&self.socket, &options).await.unwrap();
         let mut client = TestClient::new(duplex);
@@ -66,7 +66,7 @@ impl Daemon {
         client
     }
 
-    async fn websocket(&self) -> TestClient {
+    pub(crate) async fn websocket(&self) -> TestClient {
         let options = connect::Options {
             token: Some(self.token.clone().into()),
             ..connect::Options::default()
@@ -96,7 +96,7 @@ impl Daemon {
     }
 
     /// One that counts.
-    async fn metric(&self, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
         let all = self.metrics().await;
         let found = all.iter().find(|(known, _)| known == name);
         let found = found.unwrap_or_else(|| panic!("{name}: {all:?}"));
@@ -105,7 +105,7 @@ impl Daemon {
 }
 
 /// A plain request; status and body of the answer.
-async fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
+pub(crate) async fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let address = url.strip_prefix("ws://").unwrap().trim_end_matches('/');
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -120,7 +120,7 @@ async fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
 }
 
 /// A row with these members besides; its id.
-async fn add(client: &mut TestClient, thread: &str, text: &str, more: Value) -> String {
+pub(crate) async fn add(client: &mut TestClient, thread: &str, text: &str, more: Value) -> String {
     let input = json!([{"type": "text", "text": text}]);
     let turn = json!({"threadId": thread, "input": input});
     let mut params = json!({"threadId": thread, "turnStartParams": turn, "idempotencyKey": text});
@@ -132,7 +132,7 @@ async fn add(client: &mut TestClient, thread: &str, text: &str, more: Value) -> 
 }
 
 /// What the history of a thread says: of each turn its first text and its status.
-async fn turns(client: &mut TestClient, thread: &str) -> Vec<(String, String)> {
+pub(crate) async fn turns(client: &mut TestClient, thread: &str) -> Vec<(String, String)> {
     let params = json!({"threadId": thread, "includeTurns": true});
     let read = ok(client, "thread/read", params).await;
     let shown = |turn: &Value| {
@@ -145,7 +145,7 @@ async fn turns(client: &mut TestClient, thread: &str) -> Vec<(String, String)> {
 }
 
 /// Waits until nothing waits or runs in a lane.
-async fn drained(client: &mut TestClient, thread: &str) {
+pub(crate) async fn drained(client: &mut TestClient, thread: &str) {
     eventually("an empty queue", DEADLINE, async || {
         let state = ok(client, "thread/queue/list", json!({"threadId": thread})).await;
         state["depth"] == 0 && state["running"].is_null()
