@@ -4,7 +4,7 @@
 //! Owned here: [`MockModel`], a scripted Responses API on a loopback port; [`TempHome`], a
 //! `TURNLANE_HOME` and a `CODEX_HOME` with nothing of the host in them; [`TestProcess`], a child
 //! with its process group; [`TestClient`], a JSON-RPC client that sees everything in wire order;
-//! [`wait`], the only way a test waits. The invariant: whatever a value of this crate started or
+//! [`SmallDisk`], a disk that can be full; [`wait`], the only way a test waits. The invariant: whatever a value of this crate started or
 //! wrote is gone when the value is dropped, also when the test panics.
 //!
 //! Nothing here knows a lane, a store or an engine, and nothing here is linked into the product
@@ -36,6 +36,7 @@ pub mod mock_model;
 mod process;
 mod random;
 mod skip;
+pub mod small_disk;
 pub mod wait;
 
 pub use client::{Ending, TestClient};
@@ -45,3 +46,4 @@ pub use mock_model::{MockModel, Reply};
 pub use process::{Output, ProcessSpec, TestProcess};
 pub use random::Random;
 pub use skip::skipped;
+pub use small_disk::SmallDisk;

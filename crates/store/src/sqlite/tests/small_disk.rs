@@ -1,46 +1,26 @@
 //! A really full disk: a small one, in a namespace of its own, where the system lets us.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-
-use turnlane_testkit::{ProcessSpec, TestProcess};
+use turnlane_testkit::SmallDisk;
+use turnlane_testkit::small_disk::Wanted;
 
 use super::*;
 
-/// Set in the child: the folder that is the small disk.
-const FOLDER: &str = "TURNLANE_SMALL_DISK";
-
-/// Uses up the disk to the last byte.
-fn fill(folder: &Path) {
-    let filler = folder.join("filler");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(filler)
-        .unwrap();
-    for size in [1 << 16, 1 << 12, 1] {
-        let bytes = vec![1; size];
-        loop {
-            match file.write_all(&bytes) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::StorageFull => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
-
 #[tokio::test]
-async fn the_child_fills_its_disk() {
-    let Some(folder) = std::env::var_os(FOLDER) else {
+async fn on_a_disk_that_is_really_full_ends_are_recorded_and_new_work_waits_for_room() {
+    let wanted = Wanted {
+        module: module_path!(),
+        test: "on_a_disk_that_is_really_full_ends_are_recorded_and_new_work_waits_for_room",
+        mebibytes: 16,
+    };
+    let Some(disk) = SmallDisk::of(wanted).await.unwrap() else {
         return;
     };
-    let folder = Path::new(&folder);
+    let folder = disk.path();
     let mut options = options(folder, 1);
     options.free_again_bytes = 6 << 20;
     let store = with_notes(SqliteStore::open(options).unwrap()).await;
     note(&store, DURABLE, "before").await.unwrap();
-    fill(folder);
+    disk.fill().unwrap();
 
     let mut refused = 0;
     for number in 0..20 {
@@ -62,7 +42,7 @@ async fn the_child_fills_its_disk() {
     note(&late, KEPT, "end of another").await.unwrap();
     drop(late);
 
-    std::fs::remove_file(folder.join("filler")).unwrap();
+    disk.free().unwrap();
     let mut health = store.health();
     let good = health.wait_for(|health| *health == Health::Good);
     within("good health", DEADLINE, good)
@@ -81,27 +61,4 @@ async fn the_child_fills_its_disk() {
         20 - refused
     );
     assert_eq!(notes.last().unwrap(), "after");
-}
-
-#[tokio::test]
-#[expect(clippy::print_stderr, reason = "a skip is said aloud")]
-async fn on_a_disk_that_is_really_full_ends_are_recorded_and_new_work_waits_for_room() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=16m none \"$1\" || exit 77
-        TURNLANE_SMALL_DISK=\"$1\" exec \"$2\" --exact \"$3\"";
-    let child = ProcessSpec::new("/usr/bin/env")
-        .args(["unshare", "--user", "--map-root-user", "--mount"])
-        .args(["/bin/sh", "-c", script, "sh"])
-        .args([folder.path().as_os_str()])
-        .args([std::env::current_exe().unwrap()])
-        .args(["sqlite::tests::small_disk::the_child_fills_its_disk"])
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = TestProcess::run(child, DEADLINE).await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    // 101 is a failed test; anything else is a system without `unshare`, or that forbids it.
-    match output.status.code() {
-        Some(0) => assert!(said.contains("1 passed"), "{said}"),
-        Some(101) | None => panic!("{said}\n{}", output.stderr_tail),
-        Some(_) => eprintln!("SKIPPED: no disk of our own: {}", output.stderr_tail),
-    }
 }
