@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use crate::crash;
@@ -51,7 +52,7 @@ impl Trouble {
         let code = error.sqlite_error_code();
         let source: Source = Arc::new(error);
         match code {
-            Some(ErrorCode::DiskFull) => Self::Full(source),
+            Some(ErrorCode::DiskFull) => Self::Full(no_space()),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(source),
             _ => Self::Broken(source),
         }
@@ -66,11 +67,17 @@ impl Trouble {
             .downcast_ref::<rusqlite::Error>()?
             .sqlite_error_code()
         {
-            Some(ErrorCode::DiskFull) => Some(Self::Full(source.clone())),
+            Some(ErrorCode::DiskFull) => Some(Self::Full(no_space())),
             Some(ErrorCode::SystemIoFailure) => Some(Self::Broken(source.clone())),
             _ => None,
         }
     }
+}
+
+/// What the system said when SQLite says that the disk is full: people read one text, whether the
+/// disk was found full by a write or before it.
+fn no_space() -> Source {
+    Arc::new(std::io::Error::from(Errno::NOSPC))
 }
 
 /// How a batch ended as a whole, once it is settled.

@@ -278,7 +278,7 @@ impl Writer {
         self.shared.health.send_if_modified(|known| {
             let changed = *known != health;
             if changed {
-                tracing::warn!(?health, "the store's health changed");
+                tracing::info!(?health, "the store's health changed");
                 *known = health;
             }
             changed
