@@ -23,6 +23,7 @@ use turnlane_store::{Census, Worker};
 
 use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
 use crate::defaults;
+use crate::home;
 
 /// The database in our folder.
 const DATABASE: &str = "turnlane.db";
@@ -94,7 +95,8 @@ impl Assembly {
             options.log_at_close = LogAtClose::StaysShort;
         }
         let store = SqliteStore::open(options)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+            .with_context(|| format!("cannot open {}", path.display()))
+            .map_err(|error| home::explained(error, home))?;
         let service = ProcessService::start(turnlane_process::Options {
             containment: config.exec_server.containment,
             cgroup_root: config.exec_server.cgroup_root.clone(),
@@ -138,6 +140,9 @@ impl Assembly {
             },
             features: turnlane_server::features(),
         });
+        let watched = server.clone();
+        // Ends with the server.
+        tokio::spawn(async move { watched.watch_health().await });
         Ok(Self {
             server,
             runtime,

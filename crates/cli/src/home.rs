@@ -1,10 +1,13 @@
 //! `$TURNLANE_HOME`: where our configuration, tokens and database are.
 
 use std::fs::DirBuilder;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use rustix::fs::{Access, access};
+use turnlane_store::StoreError;
 
 /// The folder `$TURNLANE_HOME` names, else `.turnlane` in the user's home. It may not exist.
 pub(crate) fn find() -> anyhow::Result<PathBuf> {
@@ -47,4 +50,27 @@ pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(home)
         .with_context(|| format!("cannot make the folder {}", home.display()))
+}
+
+/// The same error with what to do about it, where the folder cannot be written in.
+pub(crate) fn explained(error: anyhow::Error, home: &Path) -> anyhow::Error {
+    let writable = "make it writable, or name another folder in TURNLANE_HOME";
+    let room = "free some space and repeat the command";
+    if let Some(StoreError::DiskFull { .. }) = error.downcast_ref() {
+        // The first of the chain is what was tried, the rest is the database's way to say it.
+        return anyhow!("{error}: the disk is full; {room}");
+    }
+    let system = error.chain().find_map(|cause| cause.downcast_ref());
+    match system.map(io::Error::kind) {
+        Some(ErrorKind::StorageFull) => anyhow!("{error:#}; {room}"),
+        Some(ErrorKind::ReadOnlyFilesystem) => anyhow!("{error:#}; {writable}"),
+        // A permission that was denied may be another one than to write here.
+        Some(_) | None => match access(home, Access::WRITE_OK) {
+            Ok(()) => error,
+            Err(why) => {
+                let why = io::Error::from(why);
+                anyhow!("cannot write in {}: {why}; {writable}", home.display())
+            }
+        },
+    }
 }

@@ -138,13 +138,15 @@ impl Server {
         lock(&self.shared.listeners).push(listener.handle());
         let stopping = self.shared.stopping.clone();
         let (scraped, server) = (self.clone(), self.clone());
-        let listener =
-            listener
-                .on_ready(move || !stopping.is_cancelled())
-                .on_http(move |request| {
-                    let page = (request.uri().path() == METRICS_PATH).then(|| scraped.metrics());
-                    std::future::ready(http_answer(page))
-                });
+        let listener = listener
+            .on_ready(move || {
+                let serves = !stopping.is_cancelled();
+                serves.then_some(()).ok_or("not ready: stopping")
+            })
+            .on_http(move |request| {
+                let page = (request.uri().path() == METRICS_PATH).then(|| scraped.metrics());
+                std::future::ready(http_answer(page))
+            });
         let accepted = move |accepted: turnlane_rpc::listen::Accepted| {
             let server = server.clone();
             tokio::spawn(async move { server.serve(accepted.duplex, accepted.peer.into()).await });

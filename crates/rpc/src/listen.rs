@@ -64,7 +64,7 @@ type HttpAnswer = Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 /// What all connections of a listener share.
 struct Site {
     options: Options,
-    ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    ready: Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync>,
     http: Option<HttpHandler>,
     counters: Arc<Counters>,
 }

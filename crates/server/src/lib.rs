@@ -23,6 +23,7 @@ mod encode;
 mod errors;
 mod git;
 mod handlers;
+mod health;
 mod hub;
 mod listening;
 mod methods;

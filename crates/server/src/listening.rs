@@ -47,9 +47,12 @@ impl Door {
         });
     }
 
-    /// Whether requests are served: what `/readyz` says.
-    pub fn ready(&self) -> bool {
-        self.behind().is_some_and(|server| server.ready())
+    /// Whether requests are served, and why not: what `/readyz` says.
+    pub fn ready(&self) -> Result<(), &'static str> {
+        match self.behind() {
+            Some(server) => server.readiness(),
+            None => Err("not ready: recovering from a crash"),
+        }
     }
 
     fn behind(&self) -> Option<Server> {

@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) swept: Swept,
     ids: RequestIds,
     budget: Budget,
-    stopping: CancellationToken,
+    pub(crate) stopping: CancellationToken,
     /// Served connections, initialised or not.
     serving: watch::Sender<usize>,
     next_connection: AtomicU64,
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
 /// An app-server; clones are the same one.
 #[derive(Clone)]
 pub struct Server {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Server {
@@ -113,12 +113,6 @@ impl Server {
         let mut serving = self.shared.serving.subscribe();
         // The sender is ours, so this ends only with the last connection.
         let _ = serving.wait_for(|count| *count == 0).await;
-    }
-
-    /// Whether requests are served: what `/readyz` says.
-    pub fn ready(&self) -> bool {
-        let health = self.shared.options.runtime.store().health();
-        !self.shared.stopping.is_cancelled() && *health.borrow() == Health::Good
     }
 
     /// What `/metrics` says. What the store cannot tell now is left out.

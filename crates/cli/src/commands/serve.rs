@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<()> {
     let socket = home::socket(&home);
     home::make(&home)
         .and_then(|()| socket.parent().map_or(Ok(()), home::make))
-        .map_err(|error| words::unwritable(&error))?;
+        .map_err(|error| home::explained(error, &home))?;
     let codex_home = home::codex();
     let layers = Layers::new(&home, codex_home.as_deref(), overrides);
     let files = ConfigFiles::new(layers);
@@ -95,8 +95,8 @@ async fn serve(
     let assembly = Assembly::start(kind, script, home, codex_home, files).await?;
     door.open(assembly.server.clone());
     say(&words::ready(&assembly.census().await?))?;
-    if !assembly.server.ready() {
-        say(words::FULL)?;
+    if let Some(trouble) = assembly.server.trouble() {
+        say(trouble)?;
     }
     stop.cancelled().await;
     let grace = config.server.shutdown_grace;
@@ -122,7 +122,7 @@ async fn bind(
             Err(error) => error,
         };
         let Some(ListenError::AlreadyServed { path }) = error.downcast_ref() else {
-            return Err(error);
+            return Err(home::explained(error, home));
         };
         let other = record::other(home, path).await;
         // One that was killed while it started a process holds its lock until that process runs its
@@ -134,7 +134,9 @@ async fn bind(
     let mut listeners = Vec::from_iter(own);
     for url in urls {
         let bound = bind_one(url, home, &config.server, &args.auth).await;
-        let bound = bound.map_err(|error| words::unbound(url, error))?;
+        let bound = bound
+            .map_err(|error| words::unbound(url, error))
+            .map_err(|error| home::explained(error, home))?;
         // A websocket is told first: it is what people look for.
         listeners.splice(0..0, bound);
     }

@@ -135,8 +135,10 @@ async fn answer(
             refusal(status, body)
         }
         Verdict::Live => text(StatusCode::OK, "ok"),
-        Verdict::Ready if (site.ready)() => text(StatusCode::OK, "ok"),
-        Verdict::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+        Verdict::Ready => match (site.ready)() {
+            Ok(()) => text(StatusCode::OK, "ok"),
+            Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+        },
         Verdict::Plain => match &site.http {
             Some(handler) => handler(request).await,
             None => text(StatusCode::BAD_REQUEST, "expected a websocket handshake"),

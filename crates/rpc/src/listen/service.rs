@@ -87,16 +87,20 @@ impl Listener {
     fn new(source: Source, auth: WsAuth, options: Options) -> Self {
         let site = Site {
             options,
-            ready: Arc::new(|| true),
+            ready: Arc::new(|| Ok(())),
             http: None,
             counters: Arc::default(),
         };
         Self { source, auth, site }
     }
 
-    /// What `/readyz` answers: 200 when `ready` says so, else 503. Always ready unless set.
+    /// What `/readyz` answers: 200, or 503 with the reason that `ready` gives, which everybody may
+    /// read. Always ready unless set.
     #[must_use]
-    pub fn on_ready(mut self, ready: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn on_ready(
+        mut self,
+        ready: impl Fn() -> Result<(), &'static str> + Send + Sync + 'static,
+    ) -> Self {
         self.site.ready = Arc::new(ready);
         self
     }

@@ -13,7 +13,7 @@ async fn another_user_is_turned_away() {
     let uid = ours.peer_cred().unwrap().uid();
     let site = Site {
         options: Options::default(),
-        ready: Arc::new(|| true),
+        ready: Arc::new(|| Ok(())),
         http: None,
         counters: Arc::default(),
     };

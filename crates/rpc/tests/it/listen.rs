@@ -65,9 +65,16 @@ async fn without_auth_only_loopback_is_bound() {
 async fn readiness_is_asked_of_the_owner() {
     let ready = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&ready);
-    let listener = open_to_all(Options::default()).on_ready(move || asked.load(Ordering::SeqCst));
+    let answer = move || {
+        let ready = asked.load(Ordering::SeqCst);
+        ready.then_some(()).ok_or("not ready: so young")
+    };
+    let listener = open_to_all(Options::default()).on_ready(answer);
     let served = Served::start(listener);
-    assert_eq!(served.ask("GET /readyz", &[]).await.line(), "503 not ready");
+    assert_eq!(
+        served.ask("GET /readyz", &[]).await.line(),
+        "503 not ready: so young"
+    );
     assert_eq!(served.ask("GET /healthz", &[]).await.line(), "200 ok");
     ready.store(true, Ordering::SeqCst);
     assert_eq!(served.ask("GET /readyz", &[]).await.line(), "200 ok");

@@ -47,9 +47,21 @@ impl Failed {
     /// As a refusal of the whole run.
     pub(super) fn refused(self, method: &str) -> Refused {
         match self {
-            Self::Refused { code, message, .. } => Refused::new(format!(
-                "Error: {method}: {method} failed: {message} (code {code})"
-            )),
+            Self::Refused {
+                code,
+                message,
+                reason,
+            } => {
+                let next = match reason.as_deref() {
+                    Some("diskFull") => {
+                        "; nothing was stored: free some space and repeat the command"
+                    }
+                    _ => "",
+                };
+                Refused::new(format!(
+                    "Error: {method}: {method} failed: {message} (code {code}){next}"
+                ))
+            }
             Self::Withdrawn => Refused::new(format!("Error: {method}: withdrawn")),
             Self::Call(error) => {
                 let error = anyhow::Error::new(*error);

@@ -46,10 +46,6 @@ pub(super) fn ready(census: &Census) -> String {
     }
 }
 
-/// A start with a store that takes nothing new.
-pub(super) const FULL: &str =
-    "the disk is full: what runs is recorded, and nothing new is taken in until there is room";
-
 /// The first signal came.
 pub(super) fn stopping(grace: Duration) -> String {
     let seconds = grace.as_secs_f64();
@@ -75,11 +71,6 @@ pub(super) fn served(socket: &Path, other: &Other) -> String {
         "process {pid} serves this home since {since}, on {places}; \
          commands use it by themselves, `kill {pid}` stops it"
     )
-}
-
-/// Our folder cannot be used.
-pub(super) fn unwritable(error: &anyhow::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}; make it writable, or name another folder in TURNLANE_HOME")
 }
 
 /// An address cannot be listened on.

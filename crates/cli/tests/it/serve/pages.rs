@@ -1,14 +1,11 @@
 //! What a daemon says over HTTP: whether it is ready, and its numbers.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::path::Path;
-
 use rusqlite::Connection;
 use serde_json::json;
 use turnlane_testkit::mock_model::{ApiError, Reply};
+use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::{DEADLINE, eventually};
-use turnlane_testkit::{ProcessSpec, TestProcess, skipped};
+use turnlane_testkit::{SmallDisk, TestProcess};
 
 use super::{Daemon, add, drained, get, spec};
 use crate::app_server::{Served, greet, ok, refused, thread, turn};
@@ -34,7 +31,7 @@ async fn until_what_a_crash_left_is_decided_it_is_alive_and_not_ready() {
     assert_eq!(get(&url, "/healthz", "").await.0, 200);
     assert_eq!(
         get(&url, "/readyz", "").await,
-        (503, "not ready".to_owned())
+        (503, "not ready: recovering from a crash".to_owned())
     );
     assert_eq!(get(&url, "/metrics", "").await.0, 401);
     assert_eq!(
@@ -126,37 +123,22 @@ async fn its_numbers_are_those_of_what_happened() {
     assert!((3..=12).contains(&synced), "{synced}");
 }
 
-/// Set in the child: its temporary files are on a small disk.
-const SMALL_DISK: &str = "TURNLANE_SMALL_DISK";
-
-/// Uses up the disk to the last byte.
-fn fill(file: &Path) {
-    let mut options = OpenOptions::new();
-    let mut file = options.create(true).append(true).open(file).unwrap();
-    for bytes in [1 << 20, 1 << 16, 1 << 12, 1] {
-        let bytes = vec![1; bytes];
-        loop {
-            match file.write_all(&bytes) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::StorageFull => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
-
 #[tokio::test]
-async fn the_child_has_a_small_disk() {
-    if std::env::var_os(SMALL_DISK).is_none() {
+async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
+    let wanted = Wanted {
+        module: module_path!(),
+        test: "on_a_full_disk_it_is_not_ready_until_there_is_room_again",
+        mebibytes: 160,
+    };
+    let Some(disk) = SmallDisk::of(wanted).await.unwrap() else {
         return;
-    }
+    };
     let served = Served::new(|_| Reply::text("hi")).await;
     let mut daemon = Daemon::start(&served.home, &[]).await;
     let mut client = daemon.unix().await;
     let id = thread(&mut client, &served.work(), json!({})).await;
     assert_eq!(get(&daemon.url, "/readyz", "").await.0, 200);
-    let filler = served.home.path().join("filler");
-    fill(&filler);
+    disk.fill().unwrap();
     let mut error = serde_json::Value::Null;
     for n in 0..500 {
         let input = json!([{"type": "text", "text": format!("{n} {}", "x".repeat(4_000))}]);
@@ -171,7 +153,7 @@ async fn the_child_has_a_small_disk() {
     assert_eq!(error["data"]["reason"], "diskFull", "{error}");
     assert_eq!(
         get(&daemon.url, "/readyz", "").await,
-        (503, "not ready".to_owned())
+        (503, "not ready: the disk is full".to_owned())
     );
     assert_eq!(get(&daemon.url, "/healthz", "").await.0, 200);
     assert_eq!(daemon.metric("turnlane_store_writable").await, 0);
@@ -188,31 +170,9 @@ async fn the_child_has_a_small_disk() {
     assert_eq!(get(&daemon.url, "/readyz", "").await.0, 503);
     let mut client = daemon.unix().await;
     ok(&mut client, "thread/list", json!({})).await;
-    std::fs::remove_file(&filler).unwrap();
+    disk.free().unwrap();
     let ready = async || get(&daemon.url, "/readyz", "").await.0 == 200;
     eventually("room", DEADLINE, ready).await.unwrap();
     thread(&mut client, &served.work(), json!({})).await;
     drained(&mut client, &id).await;
-}
-
-#[tokio::test]
-async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=160m none \"$1\" || exit 77
-        TMPDIR=\"$1\" TURNLANE_SMALL_DISK=1 exec \"$2\" --exact \"$3\"";
-    let child = ProcessSpec::new("/usr/bin/env")
-        .args(["unshare", "--user", "--map-root-user", "--mount"])
-        .args(["/bin/sh", "-c", script, "sh"])
-        .args([folder.path().as_os_str()])
-        .args([std::env::current_exe().unwrap()])
-        .args(["serve::pages::the_child_has_a_small_disk"])
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = TestProcess::run(child, DEADLINE).await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    // 101 is a failed test; anything else is a system without `unshare`, or that forbids it.
-    match output.status.code() {
-        Some(0) => assert!(said.contains("1 passed"), "{said}"),
-        Some(101) | None => panic!("{said}\n{}", output.stderr_tail),
-        Some(_) => skipped(format!("no disk of our own: {}", output.stderr_tail)),
-    }
 }

@@ -3,8 +3,9 @@
 use insta::assert_snapshot;
 use turnlane::{Client, Endpoint};
 use turnlane_testkit::mock_model::Reply;
+use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::DEADLINE;
-use turnlane_testkit::{ProcessSpec, TempHome, TestProcess, skipped};
+use turnlane_testkit::{SmallDisk, TempHome, TestProcess};
 
 use super::{Daemon, get, spec};
 use crate::app_server::Served;
@@ -216,20 +217,20 @@ async fn a_wrong_token_is_refused_and_never_shown() {
 
 #[tokio::test]
 async fn a_home_that_cannot_be_written_says_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o ro none \"$1\" || exit 77
-        TURNLANE_HOME=\"$1\" exec \"$2\" serve";
-    let child = ProcessSpec::new("/usr/bin/env")
-        .args(["unshare", "--user", "--map-root-user", "--mount"])
-        .args(["/bin/sh", "-c", script, "sh"])
-        .args([folder.path().as_os_str()])
-        .args([env!("CARGO_BIN_EXE_turnlane")])
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = TestProcess::run(child, DEADLINE).await.unwrap();
-    if output.status.code() != Some(1) || !output.stderr_tail.starts_with("error: ") {
-        skipped(format!("no file system of our own: {}", output.stderr_tail));
+    let wanted = Wanted {
+        module: module_path!(),
+        test: "a_home_that_cannot_be_written_says_what_to_do",
+        mebibytes: 1,
+    };
+    let Some(disk) = SmallDisk::of(wanted).await.unwrap() else {
         return;
-    }
-    let said = output.stderr_tail;
-    assert_snapshot!(said.replace(folder.path().to_str().unwrap(), "HOME"), @"error: cannot make the folder HOME/run: Read-only file system (os error 30); make it writable, or name another folder in TURNLANE_HOME");
+    };
+    let home = TempHome::new().unwrap();
+    disk.make_read_only().await.unwrap();
+    assert_snapshot!(shown(&home, &[]).await, @"
+    exit 1
+    -- stdout
+    -- stderr
+    error: cannot make the folder HOME/run: Read-only file system (os error 30); make it writable, or name another folder in TURNLANE_HOME
+    ");
 }

@@ -1,0 +1,90 @@
+//! Whether the store takes new work, and who is told when that changes.
+//!
+//! The invariant here: there is one text for each state of the store, whoever asks, and it says what
+//! happened and what to do. Whether a request is refused is the store's affair and not looked at here.
+
+use turnlane_protocol::envelope::Stamp;
+use turnlane_protocol::notification::{ServerNotification, Warning};
+use turnlane_runtime::store::Health;
+
+use crate::encode::encoded;
+use crate::server::Server;
+
+/// The disk is full.
+const FULL: &str =
+    "the disk is full: what runs is recorded, and nothing new is taken in until there is room";
+
+/// The disk fails.
+const WRITES_OFF: &str = "writing to the disk failed too often: nothing is recorded any more; look \
+     at the disk, then start again";
+
+/// The disk was full.
+const GOOD: &str = "there is room on the disk again: queued turns go on";
+
+impl Server {
+    /// Whether requests are served: what `/readyz` says.
+    pub fn ready(&self) -> bool {
+        self.readiness().is_ok()
+    }
+
+    /// Whether requests are served, and why not.
+    pub fn readiness(&self) -> Result<(), &'static str> {
+        if self.shared.stopping.is_cancelled() {
+            return Err("not ready: stopping");
+        }
+        match *self.shared.options.runtime.store().health().borrow() {
+            Health::Good => Ok(()),
+            Health::Full => Err("not ready: the disk is full"),
+            Health::WritesOff => Err("not ready: writing to the disk failed"),
+        }
+    }
+
+    /// What people are told about the store, if it does not take everything.
+    pub fn trouble(&self) -> Option<&'static str> {
+        match *self.shared.options.runtime.store().health().borrow() {
+            Health::Good => None,
+            Health::Full => Some(FULL),
+            Health::WritesOff => Some(WRITES_OFF),
+        }
+    }
+
+    /// Tells all clients, and the log, when the store stops taking new work and when it goes on.
+    ///
+    /// Returns when the server is stopped or the store is closed. Called twice, clients are told
+    /// twice.
+    pub async fn watch_health(&self) {
+        let mut health = self.shared.options.runtime.store().health();
+        loop {
+            let changed = tokio::select! {
+                changed = health.changed() => changed,
+                () = self.shared.stopping.cancelled() => return,
+            };
+            if changed.is_err() {
+                return;
+            }
+            let text = match *health.borrow_and_update() {
+                Health::Good => GOOD,
+                Health::Full => FULL,
+                Health::WritesOff => WRITES_OFF,
+            };
+            tracing::warn!("{text}");
+            self.warn(text);
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        let warning = ServerNotification::Warning(Warning {
+            thread_id: None,
+            message: text.to_owned(),
+        });
+        let stamp = Stamp {
+            emitted_at_ms: self.shared.options.clock.now_ms(),
+            seq: None,
+        };
+        // About no thread: nothing that waits for a client is replaced by it.
+        if let Some(message) = encoded(&"".into(), &warning, stamp) {
+            let hub = &self.shared.hub;
+            hub.tell_all(warning.method(), &message, |_| true);
+        }
+    }
+}
