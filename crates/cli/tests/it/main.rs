@@ -11,6 +11,7 @@ mod basics;
 mod codex;
 mod crash_proof;
 mod crash_points;
+mod disk;
 mod exec;
 mod exec_server;
 mod flows;
