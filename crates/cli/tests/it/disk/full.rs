@@ -62,6 +62,15 @@ fn all(texts: &[&str], status: &str) -> Vec<(String, String)> {
     texts.iter().map(pair).collect()
 }
 
+async fn refuses_all_that_is_new(client: &mut TestClient, thread: &str, error: &Value) {
+    let input = json!([{"type": "text", "text": "direct"}]);
+    let direct = json!({"threadId": thread, "input": input});
+    for (method, params) in [("thread/start", json!({})), ("turn/start", direct)] {
+        let refusal = refused(client, method, params).await;
+        assert_eq!(refusal, *error, "{method}");
+    }
+}
+
 async fn warned(client: &mut TestClient, text: &str) {
     let is_it =
         |message: &Value| message["method"] == "warning" && message["params"]["message"] == text;
@@ -104,12 +113,7 @@ async fn on_a_full_disk_nothing_is_lost_ends_are_recorded_and_work_goes_on_by_it
     assert_eq!(error, exact);
     assert_eq!(waiting(&mut client, &paused).await, added);
     assert_eq!(waiting(&mut client, &busy).await, ["one", "two"]);
-    let input = json!([{"type": "text", "text": "direct"}]);
-    let direct = json!({"threadId": paused, "input": input});
-    for (method, params) in [("thread/start", json!({})), ("turn/start", direct)] {
-        let refusal = refused(&mut client, method, params).await;
-        assert_eq!(refusal, error, "{method}");
-    }
+    refuses_all_that_is_new(&mut client, &paused, &error).await;
     warned(&mut client, FULL).await;
     let said = |line: &str| line.contains(FULL);
     let said = daemon.process.wait_for_stderr_line(said, DEADLINE);
