@@ -11,6 +11,7 @@ use turnlane_rpc::listen::ListenUrl;
 use turnlane_store::Census;
 
 use super::record::Other;
+use crate::shown::text::counted;
 
 /// What clients of the websocket show.
 pub(super) fn token(auth: &AuthOptions, usual: &Path) -> String {
@@ -37,7 +38,10 @@ pub(super) fn ready(census: &Census) -> String {
     let waits = match rows {
         0 => "nothing is queued".to_owned(),
         1 => "1 turn is queued".to_owned(),
-        rows => format!("{rows} turns are queued in {lanes} threads"),
+        rows => {
+            let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
+            format!("{rows} turns are queued in {}", counted(lanes, "thread"))
+        }
     };
     match held {
         0 => format!("ready; {waits}"),
