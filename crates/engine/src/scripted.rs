@@ -31,7 +31,7 @@ use turnlane_process::ProcessService;
 use turnlane_protocol::ids::ThreadId;
 
 pub use gates::Gates;
-pub use script::{AbortSteps, Script};
+pub use script::{AbortSteps, DEMO, Script};
 
 use self::entries::{Scribe, turns_in, words};
 use self::play::{Part, Player};

@@ -16,8 +16,8 @@ use turnlane_protocol::usage::TokenCounts;
 use super::read;
 use crate::error::Error;
 
-/// Played by `turnlane demo` and wherever no script is named.
-const DEMO: &str = include_str!("demo.yaml");
+/// The text of the built-in demo; its pauses are all written as `delta_ms: 120` or shorter.
+pub const DEMO: &str = include_str!("demo.yaml");
 
 /// What the `scripted` engine plays.
 #[derive(Clone, Debug, PartialEq)]
