@@ -3,6 +3,7 @@
 mod app_server;
 mod approvals;
 mod auth;
+mod demo;
 pub(crate) mod exec;
 mod exec_server;
 mod queue;
@@ -20,6 +21,7 @@ pub(crate) use approvals::{
     ApprovalsAccept, ApprovalsArgs, ApprovalsCommand, ApprovalsDecline, ApprovalsList,
 };
 pub(crate) use auth::AuthArgs;
+pub(crate) use demo::Demo;
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use queue::{
@@ -55,6 +57,7 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
+  turnlane demo                                           see it work: nothing to install or set up
   turnlane run 'what does this repository do?'            one turn, here and now
   turnlane serve                                          the daemon: clients come and go, turns run
   turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
@@ -75,6 +78,12 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// See it work in a few seconds: a queue of turns, a sandbox, an approval, a kill -9, the recovery
+    ///
+    /// It needs no API key, no agent, no server and no setup, and leaves nothing behind. It ends by
+    /// checking what it claims, and with what to type next.
+    Demo(Demo),
+
     /// Run one turn and look on: what happens on standard error, the answer on standard output
     Run(Box<RunArgs>),
 

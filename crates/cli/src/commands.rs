@@ -3,6 +3,7 @@
 pub(crate) mod app_server;
 pub(crate) mod approvals;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod exec_server;

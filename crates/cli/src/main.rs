@@ -72,6 +72,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Approvals(options) => {
             return commands::approvals::run(options.command, &args.config);
         }
+        Command::Demo(options) => return commands::demo::run(&options),
         Command::Doctor(options) => return commands::doctor::run(&options),
         Command::Completions(options) => commands::completions::run(&options)?,
         Command::Man(options) => commands::man::run(&options)?,

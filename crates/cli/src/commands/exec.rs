@@ -22,7 +22,7 @@ mod refusal;
 mod run;
 mod settings;
 mod setup;
-mod signals;
+pub(super) mod signals;
 mod start;
 mod stdout;
 

@@ -30,6 +30,8 @@ async fn help_teaches() {
     Usage: turnlane [OPTIONS] <COMMAND>
 
     Commands:
+      demo         See it work in a few seconds: a queue of turns, a sandbox, an approval, a kill -9,
+                   the recovery
       run          Run one turn and look on: what happens on standard error, the answer on standard
                    output
       thread       Threads: list, show, follow, stop, copy, put away, delete
@@ -58,6 +60,7 @@ async fn help_teaches() {
               Print version
 
     Examples:
+      turnlane demo                                           see it work: nothing to install or set up
       turnlane run 'what does this repository do?'            one turn, here and now
       turnlane serve                                          the daemon: clients come and go, turns run
       turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait

@@ -12,6 +12,7 @@ mod codex;
 mod crash_proof;
 mod crash_points;
 mod disk;
+mod demo;
 mod exec;
 mod exec_server;
 mod flows;

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A signal that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Caught {
+pub(in crate::commands) enum Caught {
     Interrupt,
     Terminate,
     HangUp,
@@ -16,7 +16,7 @@ pub(super) enum Caught {
 
 /// The signals that end a run, caught from now on.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(in crate::commands) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     /// None where whoever started us wants it ignored, as `nohup` does.
@@ -24,7 +24,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn catch() -> anyhow::Result<Self> {
+    pub(in crate::commands) fn catch() -> anyhow::Result<Self> {
         let caught =
             |kind, name: &str| signal(kind).with_context(|| format!("cannot wait for {name}"));
         Ok(Self {
@@ -39,7 +39,7 @@ impl Signals {
     }
 
     /// The next one. Loses nothing when cancelled.
-    pub(super) async fn next(&mut self) -> Caught {
+    pub(in crate::commands) async fn next(&mut self) -> Caught {
         tokio::select! {
             _ = self.interrupt.recv() => Caught::Interrupt,
             _ = self.terminate.recv() => Caught::Terminate,
@@ -68,7 +68,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 
 impl Caught {
     /// Ends this process as the signal would have; returns where it has an exit code instead.
-    pub(super) fn raise(self) {
+    pub(in crate::commands) fn raise(self) {
         let signal = match self {
             Self::Interrupt => return,
             Self::Terminate => turnlane_process::EndSignal::Terminate,
