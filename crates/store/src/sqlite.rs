@@ -23,6 +23,7 @@ mod filesystem;
 mod fixture;
 mod forks;
 mod history;
+mod inspect;
 mod lane;
 mod migrate;
 mod open;
@@ -72,6 +73,7 @@ use task::{Task, task};
 use waiting::{WAITING_MAX, Waiting};
 use worker_lock::WorkerLocks;
 
+pub use inspect::{Inspection, inspect};
 pub use options::{LogAtClose, Options};
 
 /// A store in one SQLite file.

@@ -38,12 +38,12 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreE
 }
 
 /// The newest schema we know.
-fn known() -> i64 {
+pub(super) fn known() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 /// The schema of a database that is ours or still empty.
-fn schema(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+pub(super) fn schema(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let number = |pragma: &str| {
         let value = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         value.map_err(failed_to_open(path))
