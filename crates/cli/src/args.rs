@@ -7,6 +7,7 @@ mod demo;
 pub(crate) mod exec;
 mod exec_server;
 mod queue;
+mod reach;
 mod run;
 mod serve;
 mod shared;
@@ -28,12 +29,13 @@ pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
     QueueRetry, QueueRm, QueueStart,
 };
+pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
 pub(crate) use serve::Serve;
 pub(crate) use shared::{Answer, Text};
 pub(crate) use thread::{
-    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShow,
-    ThreadStop, ThreadTail,
+    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
+    ThreadShow, ThreadStop, ThreadTail,
 };
 pub(crate) use tools::{CompletionsArgs, ManArgs, ShellArg};
 
@@ -63,13 +65,17 @@ Examples:
   turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
   turnlane thread list                                    what there is
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
-  turnlane doctor                                         what this machine can contain and confine
+  turnlane doctor                                         what is the matter, if something is
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
   turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
 Environment:
   TURNLANE_HOME  our folder: config.toml, tokens, the database (default ~/.turnlane)
   CODEX_HOME     Codex's folder, whose config.toml is read below ours (default ~/.codex)
+  TURNLANE_SERVER, TURNLANE_TOKEN
+                 a server elsewhere and its token, for `thread`, `queue` and `approvals`
+  NO_COLOR, CLICOLOR, CLICOLOR_FORCE
+                 colours, as in other programs
   RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
                  or by part: RUST_LOG=turnlane_rpc=debug
   LOG_FORMAT     `json` for one JSON object per line, else text
@@ -125,10 +131,12 @@ pub(crate) enum Command {
     /// this server dies.
     ExecServer(Box<ExecServer>),
 
-    /// What this machine offers to contain and confine commands, and why something better is absent
+    /// What is the matter: our folder, its database and daemon, the settings, this machine
     ///
-    /// Everything is tried, nothing is guessed from versions. Exit code 0 when commands can be
-    /// contained with all their descendants and sandboxes can be enforced completely, else 1.
+    /// Everything is tried, nothing is guessed from versions, nothing is changed. The database is read
+    /// whole and checked. Exit code 0 when nothing is broken: the folder can be written to, the
+    /// database is sound, the settings can be read, commands can be contained with all their
+    /// descendants and sandboxes can be enforced completely. Else 1, and what to do is said.
     Doctor(Doctor),
 
     /// Write a script that lets a shell complete our commands and flags
@@ -138,6 +146,9 @@ pub(crate) enum Command {
     ///
     /// Files of the same names are overwritten, others are left alone.
     Man(ManArgs),
+
+    #[command(flatten)]
+    Shortcut(ThreadShortcut),
 }
 
 #[derive(Debug, clap::Args)]

@@ -26,9 +26,9 @@ use crate::defaults;
 use crate::home;
 
 /// The database in our folder.
-const DATABASE: &str = "turnlane.db";
+pub(crate) const DATABASE: &str = "turnlane.db";
 /// Keys of providers in our folder.
-const KEYS: &str = "keys.env";
+pub(crate) const KEYS: &str = "keys.env";
 
 /// A running server without a transport.
 pub(crate) struct Assembly {

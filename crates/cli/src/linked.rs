@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
-use turnlane::{Client, ClientBuilder, Endpoint, Limits, Reconnect};
+use turnlane::{Client, ClientBuilder, ConnectError, Endpoint, Limits, Reconnect};
 
 use crate::assembly::Assembly;
 use crate::home;
@@ -34,26 +34,32 @@ impl Linked {
         if !socket.exists() {
             return None;
         }
-        let reconnect = Reconnect::Backoff {
-            initial: Duration::from_millis(100),
-            max: Duration::from_secs(1),
-            give_up_after: Some(LOST_MAX),
-        };
         let limits = Limits {
             handshake: HANDSHAKE,
             ..Limits::default()
         };
-        let client = builder
-            .endpoint(Endpoint::Unix(socket))
-            .reconnect(reconnect)
-            .limits(limits);
-        match Box::pin(client.connect()).await {
-            Ok(client) => Some(Self { client, own: None }),
+        match Self::to(Endpoint::Unix(socket), builder.limits(limits)).await {
+            Ok(linked) => Some(linked),
             Err(error) => {
                 tracing::debug!(%error, "the daemon does not answer; a server of our own is used");
                 None
             }
         }
+    }
+
+    /// A server that is a process of its own, within the limits of the builder.
+    pub(crate) async fn to(
+        endpoint: Endpoint,
+        builder: ClientBuilder,
+    ) -> Result<Self, ConnectError> {
+        let reconnect = Reconnect::Backoff {
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(1),
+            give_up_after: Some(LOST_MAX),
+        };
+        let client = builder.endpoint(endpoint).reconnect(reconnect);
+        let client = Box::pin(client.connect()).await?;
+        Ok(Self { client, own: None })
     }
 
     /// A server that was started in this process.

@@ -34,6 +34,8 @@ fn main() -> ExitCode {
     };
     match logging::start(usual).and_then(|()| run(args)) {
         Ok(code) => code,
+        // Whoever reads a part, such as `head`, has what it wanted.
+        Err(error) if shown::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form joins the whole chain of causes in one line.
             #[expect(
@@ -67,13 +69,14 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
-        Command::Thread(options) => return commands::thread::run(options.command, &args.config),
-        Command::Queue(options) => return commands::queue::run(options.command, &args.config),
-        Command::Approvals(options) => {
-            return commands::approvals::run(options.command, &args.config);
+        Command::Thread(options) => return commands::thread::run(options, &args.config),
+        Command::Queue(options) => return commands::queue::run(*options, &args.config),
+        Command::Approvals(options) => return commands::approvals::run(options, &args.config),
+        Command::Shortcut(shortcut) => {
+            return commands::thread::run(shortcut.whole(), &args.config);
         }
         Command::Demo(options) => return commands::demo::run(&options),
-        Command::Doctor(options) => return commands::doctor::run(&options),
+        Command::Doctor(options) => return commands::doctor::run(&options, &args.config),
         Command::Completions(options) => commands::completions::run(&options)?,
         Command::Man(options) => commands::man::run(&options)?,
     }

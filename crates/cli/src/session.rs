@@ -1,15 +1,19 @@
-//! A person's command as a client: of the daemon of this home, or of a desk in this process.
+//! A person's command as a client: of a server that was named, of the daemon of this home, or of a
+//! desk in this process.
 //!
 //! The invariant here: a desk runs nothing. It reads and changes what is stored, which is shared by
 //! all processes of this home, so whatever needs no turn to run works without a daemon. Nobody who
 //! only looks is ever asked for an approval.
 //!
-//! What refusals mean for people is in `refused`, which thread or row is meant in `find`.
+//! What refusals mean for people is in `refused`, which thread or row is meant in `find`, how a server
+//! is reached that was named in `reach`.
 
 pub(crate) mod find;
+mod reach;
 mod refused;
 
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -17,14 +21,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use turnlane::{CallError, CallOptions, Client, ClientBuilder, Validation};
 
+use crate::args::Reach;
 use crate::assembly::{Assembly, Kind};
 use crate::config::{ConfigFiles, Layers};
 use crate::home;
 use crate::linked::Linked;
-use crate::shown;
+use reach::Elsewhere;
 
 /// What commands of people are called.
 const NAME: &str = "turnlane";
+/// The exit code of a command that Ctrl-C ended, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 130;
 /// How many entries one call fetches.
 const PAGE: u32 = 100;
 
@@ -40,11 +47,25 @@ pub(crate) enum Needs {
 /// A connection of a command.
 pub(crate) struct Session {
     linked: Linked,
-    home: PathBuf,
+    place: Place,
+}
+
+/// Whose threads these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Those of this home.
+    Home(PathBuf),
+    /// Those of a server that was named; its files need not be ours.
+    Elsewhere,
 }
 
 /// Runs a command with a session, which is ended in order whatever becomes of the command.
-pub(crate) fn with<F>(before: &[String], needs: Needs, command: F) -> anyhow::Result<ExitCode>
+pub(crate) fn with<F>(
+    before: &[String],
+    reach: &Reach,
+    needs: Needs,
+    command: F,
+) -> anyhow::Result<ExitCode>
 where
     F: AsyncFnOnce(&Session) -> anyhow::Result<ExitCode>,
 {
@@ -54,7 +75,7 @@ where
         .build()
         .context("cannot start the runtime")?;
     let whole = async {
-        let session = Box::pin(Session::open(before, needs)).await?;
+        let session = Box::pin(Session::open(before, reach, needs)).await?;
         let done = Box::pin(command(&session)).await;
         session.linked.end().await;
         done
@@ -62,20 +83,29 @@ where
     let done = runtime.block_on(whole);
     // A blocked read of standard input must not hold up the exit.
     runtime.shutdown_background();
-    match done {
-        // Whoever reads a part, such as `head`, has what it wanted.
-        Err(error) if shown::is_unread(&error) => Ok(ExitCode::SUCCESS),
-        done => done,
-    }
+    done
 }
 
 impl Session {
-    async fn open(before: &[String], needs: Needs) -> anyhow::Result<Self> {
+    async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
+        if let Some(elsewhere) = Elsewhere::named(reach)? {
+            let linked = elsewhere.link(builder()).await?;
+            let place = Place::Elsewhere;
+            return Ok(Self { linked, place });
+        }
         let home = home::find()?;
         let codex_home = home::codex();
         let layers = Layers::new(&home, codex_home.as_deref(), before);
         if let Some(linked) = Linked::daemon(&home, builder()).await {
-            return Ok(Self { linked, home });
+            let place = Place::Home(home);
+            return Ok(Self { linked, place });
+        }
+        if needs == Needs::Daemon && UnixStream::connect(home::socket(&home)).is_ok() {
+            bail!(
+                "the daemon of {} does not answer\n  \
+                 `turnlane doctor` says which process it is; try again, or start it anew",
+                home.display()
+            );
         }
         if needs == Needs::Daemon {
             bail!(
@@ -90,7 +120,8 @@ impl Session {
         let assembly =
             Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
-        Ok(Self { linked, home })
+        let place = Place::Home(home);
+        Ok(Self { linked, place })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -99,9 +130,30 @@ impl Session {
 
     /// A line for those whose work waits: none where a daemon runs it.
     pub(crate) fn nobody_runs_it(&self) -> Option<String> {
-        let home = self.home.display();
-        let text = format!("no daemon runs in {home}: it waits until `turnlane serve` does");
-        (!self.linked.is_daemon()).then_some(text)
+        match &self.place {
+            Place::Home(home) if !self.linked.is_daemon() => Some(format!(
+                "no daemon runs in {}: it waits until `turnlane serve` does",
+                home.display()
+            )),
+            Place::Home(_) | Place::Elsewhere => None,
+        }
+    }
+
+    /// A directory as the server knows it.
+    pub(crate) fn directory(&self, given: &Path) -> anyhow::Result<PathBuf> {
+        match &self.place {
+            Place::Home(_) => Ok(given.canonicalize()?),
+            Place::Elsewhere if given.is_absolute() => Ok(given.to_owned()),
+            Place::Elsewhere => bail!(
+                "--cd {} is a directory of the server\n  name it from the root, beginning with `/`",
+                given.display()
+            ),
+        }
+    }
+
+    /// Whether paths here mean the same to the server.
+    pub(crate) fn shares_files(&self) -> bool {
+        self.place != Place::Elsewhere
     }
 
     /// One call, with its refusal as it came.

@@ -81,11 +81,11 @@ impl Screen {
             Form::People
         };
         let terminal = io::stdout().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colour = match answer.color {
-            ColorArg::Always => Colour::On,
-            ColorArg::Auto if terminal && !plain => Colour::On,
-            ColorArg::Auto | ColorArg::Never => Colour::Off,
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let colour = match (form, answer.color) {
+            (Form::Json, _) | (_, ColorArg::Never) => Colour::Off,
+            (Form::People, ColorArg::Always) => Colour::On,
+            (Form::People, ColorArg::Auto) => automatic(terminal, variable),
         };
         Self {
             out: io::stdout(),
@@ -143,6 +143,22 @@ impl Screen {
     }
 }
 
+/// Whether there are colours where nobody said: as the variables that many programs know have it.
+fn automatic(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Colour {
+    let is = |name: &str, value: &str| variable(name).is_some_and(|set| set == value);
+    if variable("NO_COLOR").is_some() {
+        return Colour::Off;
+    }
+    if variable("CLICOLOR_FORCE").is_some() && !is("CLICOLOR_FORCE", "0") {
+        return Colour::On;
+    }
+    if terminal && !is("CLICOLOR", "0") && !is("TERM", "dumb") {
+        Colour::On
+    } else {
+        Colour::Off
+    }
+}
+
 /// A line on standard error.
 pub(crate) fn note(text: &str) {
     // Nobody can be told that standard error is gone.
@@ -159,4 +175,39 @@ fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     // Narrower ones would leave nothing to read.
     (size.ws_col >= 40).then(|| size.ws_col.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_unless_a_variable_says_otherwise() {
+        for (terminal, set, expected) in [
+            (true, &[][..], Colour::On),
+            (false, &[], Colour::Off),
+            (true, &[("NO_COLOR", "1")], Colour::Off),
+            (true, &[("CLICOLOR", "0")], Colour::Off),
+            (true, &[("CLICOLOR", "1")], Colour::On),
+            (false, &[("CLICOLOR", "1")], Colour::Off),
+            (true, &[("TERM", "dumb")], Colour::Off),
+            (false, &[("CLICOLOR_FORCE", "1")], Colour::On),
+            (false, &[("CLICOLOR_FORCE", "0")], Colour::Off),
+            (
+                true,
+                &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")],
+                Colour::Off,
+            ),
+        ] {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(
+                automatic(terminal, variable),
+                expected,
+                "{terminal} {set:?}"
+            );
+        }
+    }
 }

@@ -4,6 +4,7 @@
 
 use clap::Subcommand;
 
+use super::reach::Reach;
 use super::shared::Answer;
 
 /// What `turnlane approvals` is told.
@@ -12,6 +13,9 @@ use super::shared::Answer;
 pub(crate) struct ApprovalsArgs {
     #[command(subcommand)]
     pub(crate) command: ApprovalsCommand,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 const AFTER_HELP: &str = "\
@@ -28,10 +32,15 @@ pub(crate) enum ApprovalsCommand {
     /// What agents ask for and nobody has decided, the oldest first
     ///
     /// With --json one approval per line, as `approval/list` shows it.
+    #[command(alias = "ls")]
     List(ApprovalsList),
     /// Let agents do what they asked for
+    ///
+    /// With --json one object per line: approvalId and decision.
     Accept(ApprovalsAccept),
     /// Do not let agents do what they asked for; they are told, and their turns go on
+    ///
+    /// With --json one object per line: approvalId and decision.
     Decline(ApprovalsDecline),
 }
 

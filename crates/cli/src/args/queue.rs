@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Subcommand};
 
 use super::exec::options::SandboxArg;
+use super::reach::Reach;
 use super::shared::{Answer, OneRow, OneThread, Text};
 use crate::shown::time::{When, parse_when};
 
@@ -17,6 +18,9 @@ use crate::shown::time::{When, parse_when};
 pub(crate) struct QueueArgs {
     #[command(subcommand)]
     pub(crate) command: QueueCommand,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 const AFTER_HELP: &str = "\
@@ -43,22 +47,38 @@ pub(crate) enum QueueCommand {
     ///
     /// With --json one object for a thread, as `thread/queue/list` shows it, all rows in `data`;
     /// without a thread, one thread per line.
+    #[command(alias = "ls")]
     List(QueueList),
     /// Ask something else in a queued turn; its place and its id stay
+    ///
+    /// With --json the row, as `thread/queue/list` shows it.
     Edit(QueueEdit),
     /// Remove queued turns
+    ///
+    /// One that runs is no longer queued: `turnlane thread stop` stops it. With --json one object per
+    /// line: queuedTurnId and deleted.
+    #[command(alias = "delete")]
     Rm(QueueRm),
     /// Move a queued turn within its queue
+    ///
+    /// With --json the row, as `thread/queue/list` shows it.
     Mv(QueueMv),
     /// Run a queued turn now: the next one, or the one that is named; ends a pause and a wait
     ///
     /// With --json one object: threadId and turnId.
     Start(QueueStart),
     /// Let a failed turn try again, in its place: the one that holds the queue, or the named one
+    ///
+    /// With --json the row, as `thread/queue/list` shows it.
     Retry(QueueRetry),
     /// Hold a queue: what runs goes on, nothing new starts until it is resumed
+    ///
+    /// With --json the state of the queue, as `thread/queue/pause` answers.
     Pause(QueuePause),
     /// End a pause, or a wait for a provider
+    ///
+    /// A turn that failed holds the queue all the same: see `turnlane queue retry`. With --json the
+    /// state of the queue, as `thread/queue/resume` answers.
     Resume(QueueResume),
 }
 
@@ -73,8 +93,14 @@ pub(crate) struct QueueAdd {
     #[arg(long, group = "where")]
     pub(crate) new: bool,
 
-    /// With --new: the directory to work in (default: here)
-    #[arg(short = 'C', long, value_name = "DIR", conflicts_with = "thread")]
+    /// With --new: the directory to work in (default: here; with --server, that of the server)
+    #[arg(
+        short = 'C',
+        long,
+        alias = "cwd",
+        value_name = "DIR",
+        conflicts_with = "thread"
+    )]
     pub(crate) cd: Option<PathBuf>,
 
     /// With --new: what the thread is called

@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Colours: on a terminal (auto), always or never; `NO_COLOR` turns auto off
+    /// Colours: on a terminal (auto), always or never; `NO_COLOR` and `CLICOLOR=0` turn auto off
     #[arg(
         long,
         value_enum,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::reach::Reach;
 use super::shared::{Answer, OneThread};
 
 /// What `turnlane thread` is told.
@@ -14,6 +15,9 @@ use super::shared::{Answer, OneThread};
 pub(crate) struct ThreadArgs {
     #[command(subcommand)]
     pub(crate) command: ThreadCommand,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 const AFTER_HELP: &str = "\
@@ -26,13 +30,18 @@ Examples:
   turnlane thread show 0198c0de-41
   turnlane thread tail 0198c0de-41            what happens on it, live
   turnlane thread fork 0198c0de-41 --name try
-  turnlane thread list --json | jq -r .id     one JSON object per thread";
+  turnlane thread list --json | jq -r .id     one JSON object per thread
+
+  turnlane thread list --server ws://127.0.0.1:7071 --token-file box.token
+                                              those of a daemon elsewhere, here through
+                                              `ssh -L 7071:127.0.0.1:7071 box`";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ThreadCommand {
     /// The threads of this home, the last used first
     ///
     /// With --json one thread per line, as `thread/list` of the protocol shows it.
+    #[command(alias = "ls")]
     List(ThreadList),
     /// One thread: its settings, its queue and its last turns
     ///
@@ -41,24 +50,72 @@ pub(crate) enum ThreadCommand {
     Show(ThreadShow),
     /// What happens on a thread, live: text, commands, approvals, the queue
     ///
-    /// Leaving it (Ctrl-C) stops nothing. With --json one event per line, by `type`: turn.started,
+    /// Leaving it (Ctrl-C, exit code 130) stops nothing. A server that is restarted is looked for, and
+    /// what happened meanwhile is shown. With --json one event per line, by `type`: turn.started,
     /// item.started, item.delta, item.completed, turn.ended, approval.requested, approval.resolved,
     /// queue.changed, warning, gap, thread.gone.
     Tail(ThreadTail),
     /// Stop the turn that runs on a thread
     ///
-    /// What it did stays in the history. The next queued turn begins, unless --pause is given.
+    /// What it did stays in the history. The next queued turn begins, unless --pause is given. With
+    /// --json one object: threadId, turnId and queue, which is `continue` or `pause`.
     Stop(ThreadStop),
     /// Copy a thread, to go on from the same history
     ///
-    /// Queued turns are not copied. Standard output is the id of the new thread.
+    /// Queued turns are not copied. Standard output is the id of the new thread; with --json the new
+    /// thread, as `thread/fork` shows it.
     Fork(ThreadFork),
     /// Put threads away: a running turn is stopped, queued turns wait until it is brought back
+    ///
+    /// With --json one object per line: threadId and done.
     Archive(SomeThreads),
     /// Bring threads back that were put away
+    ///
+    /// With --json one object per line: threadId and done.
     Unarchive(SomeThreads),
     /// Delete threads for good, with their history and their queued turns
+    ///
+    /// At a terminal it asks first; elsewhere it wants --yes. With --json one object per line:
+    /// threadId and done.
+    #[command(alias = "delete")]
     Rm(ThreadRm),
+}
+
+/// Commands of `turnlane thread` that also work without that word, since servers name them so in
+/// their refusals.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ThreadShortcut {
+    /// The same as `turnlane thread fork`
+    #[command(hide = true)]
+    Fork(Short<ThreadFork>),
+    /// The same as `turnlane thread archive`
+    #[command(hide = true)]
+    Archive(Short<SomeThreads>),
+    /// The same as `turnlane thread unarchive`
+    #[command(hide = true)]
+    Unarchive(Short<SomeThreads>),
+}
+
+/// A command with the flags of those above it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Short<T: clap::Args> {
+    #[command(flatten)]
+    args: T,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl ThreadShortcut {
+    /// What it is short for.
+    pub(crate) fn whole(self) -> ThreadArgs {
+        let (command, reach) = match self {
+            Self::Fork(Short { args, reach }) => (ThreadCommand::Fork(args), reach),
+            Self::Archive(Short { args, reach }) => (ThreadCommand::Archive(args), reach),
+            Self::Unarchive(Short { args, reach }) => (ThreadCommand::Unarchive(args), reach),
+        };
+        ThreadArgs { command, reach }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -72,7 +129,7 @@ pub(crate) struct ThreadList {
     pub(crate) archived: bool,
 
     /// Only those of this directory
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(short = 'C', long, alias = "cwd", value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
 
     /// Only those whose name or first message holds this

@@ -26,6 +26,9 @@ pub(crate) enum ShellArg {
     Bash,
     Zsh,
     Fish,
+    Elvish,
+    #[value(name = "powershell")]
+    PowerShell,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,31 +8,39 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::thread::about;
-use crate::args::{ApprovalsAccept, ApprovalsCommand, ApprovalsDecline, ApprovalsList};
+use crate::args::{
+    ApprovalsAccept, ApprovalsArgs, ApprovalsCommand, ApprovalsDecline, ApprovalsList,
+};
 use crate::session::{Needs, Session, find, with};
 use crate::shown::table::{Cell, table};
 use crate::shown::{Form, Ink, Screen};
 
-pub(crate) fn run(command: ApprovalsCommand, before: &[String]) -> anyhow::Result<ExitCode> {
-    with(before, Needs::Store, async |session| match command {
-        ApprovalsCommand::List(args) => list(session, &args).await,
-        ApprovalsCommand::Accept(ApprovalsAccept {
-            ids,
-            for_session,
-            answer,
-        }) => {
-            let decision = if for_session {
-                "acceptForSession"
-            } else {
-                "accept"
-            };
-            decide(session, &Screen::new(answer), &ids, decision).await
-        }
-        ApprovalsCommand::Decline(ApprovalsDecline { ids, stop, answer }) => {
-            let decision = if stop { "cancel" } else { "decline" };
-            decide(session, &Screen::new(answer), &ids, decision).await
-        }
-    })
+pub(crate) fn run(args: ApprovalsArgs, before: &[String]) -> anyhow::Result<ExitCode> {
+    let ApprovalsArgs { reach, command } = args;
+    with(
+        before,
+        &reach,
+        Needs::Store,
+        async |session| match command {
+            ApprovalsCommand::List(args) => list(session, &args).await,
+            ApprovalsCommand::Accept(ApprovalsAccept {
+                ids,
+                for_session,
+                answer,
+            }) => {
+                let decision = if for_session {
+                    "acceptForSession"
+                } else {
+                    "accept"
+                };
+                decide(session, &Screen::new(answer), &ids, decision).await
+            }
+            ApprovalsCommand::Decline(ApprovalsDecline { ids, stop, answer }) => {
+                let decision = if stop { "cancel" } else { "decline" };
+                decide(session, &Screen::new(answer), &ids, decision).await
+            }
+        },
+    )
 }
 
 async fn list(session: &Session, args: &ApprovalsList) -> anyhow::Result<ExitCode> {
@@ -49,7 +57,7 @@ async fn list(session: &Session, args: &ApprovalsList) -> anyhow::Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     }
     let Some(first) = open.first() else {
-        screen.hint("nobody is asked for anything");
+        screen.hint("no agent waits for a decision; `turnlane thread list` shows what runs");
         return Ok(ExitCode::SUCCESS);
     };
     let rows = open.iter().map(|one| row(&screen, one)).collect();

@@ -16,6 +16,8 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
         ShellArg::Bash => Shell::Bash,
         ShellArg::Zsh => Shell::Zsh,
         ShellArg::Fish => Shell::Fish,
+        ShellArg::Elvish => Shell::Elvish,
+        ShellArg::PowerShell => Shell::PowerShell,
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "turnlane", &mut script);

@@ -1,125 +1,130 @@
-//! `turnlane doctor`: what this machine offers, found by trying.
+//! `turnlane doctor`: our folder, its database, its daemon, the settings and the machine, by trying.
+//!
+//! The invariant here: whatever is broken is said with what to do about it and makes the exit code 1;
+//! what is merely absent, such as a daemon, does not. Nothing is changed, and no key is ever shown.
+//!
+//! What is looked at is in the parts: `home`, `settings`, `machine`.
 
-use std::io::{self, Write as _};
+mod home;
+mod machine;
+mod settings;
+
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use serde_json::json;
-use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
+use serde_json::{Map, Value, json};
 
-use crate::args::Doctor;
+use crate::args::{Answer, Doctor};
 use crate::runtime;
+use crate::shown::{Form, Ink, Screen};
 
-/// Prints the report; fails when something that is needed to run agents unattended is missing.
-pub(crate) fn run(options: &Doctor) -> anyhow::Result<ExitCode> {
-    let report = runtime::block_on(async {
-        let service = ProcessService::start(Options::default())
-            .context("the process service cannot start")?;
-        let report = service.report().clone();
-        service.stop().await;
-        anyhow::Ok(report)
-    })??;
-    let text = if options.json {
-        format!("{:#}\n", as_json(&report))
-    } else {
-        as_text(&report)
-    };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write to standard output")?;
-    Ok(if is_complete(&report) {
+/// What was found about one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// It is there and works.
+    Yes,
+    /// It is absent, which is no fault.
+    No,
+    /// It is needed and does not work.
+    Broken,
+}
+
+/// One thing that was looked at.
+#[derive(Debug)]
+struct Finding {
+    mark: Mark,
+    name: String,
+    text: String,
+    /// What can be done about it.
+    next: Option<String>,
+}
+
+impl Finding {
+    fn new(mark: Mark, name: &str, text: impl Into<String>) -> Self {
+        Self {
+            mark,
+            name: name.to_owned(),
+            text: text.into(),
+            next: None,
+        }
+    }
+
+    fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+/// Things that belong together.
+#[derive(Debug)]
+struct Part {
+    title: &'static str,
+    findings: Vec<Finding>,
+    /// The same for programs.
+    facts: Map<String, Value>,
+}
+
+/// Prints what was found; fails when something is broken.
+pub(crate) fn run(options: &Doctor, before: &[String]) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(Answer {
+        json: options.json,
+        ..Answer::default()
+    });
+    let parts = runtime::block_on(async {
+        let mut parts = home::look(&screen).await;
+        parts.extend(settings::look(before));
+        parts.extend(machine::look().await);
+        parts
+    })?;
+    let findings = || parts.iter().flat_map(|part| &part.findings);
+    let broken: Vec<_> = findings()
+        .filter(|found| found.mark == Mark::Broken)
+        .collect();
+    match screen.form {
+        Form::People => screen.print(&as_text(&screen, &parts, broken.len()))?,
+        Form::Json => {
+            let problem = |found: &&Finding| json!({"what": found.name, "problem": found.text, "next": found.next});
+            let problems: Vec<_> = broken.iter().map(problem).collect();
+            let mut all = Map::new();
+            all.insert("complete".to_owned(), json!(problems.is_empty()));
+            all.insert("problems".to_owned(), json!(problems));
+            all.extend(parts.iter().flat_map(|part| part.facts.clone()));
+            screen.print(&format!("{:#}\n", Value::Object(all)))?;
+        }
+    }
+    Ok(if broken.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-fn is_complete(report: &Report) -> bool {
-    report.containment != ContainmentKind::Group
-        && report.landlock.is_ok()
-        && report.seccomp.is_ok()
-        && report.mounts.is_ok()
-}
-
-fn as_text(report: &Report) -> String {
-    let mut lines = vec![
-        "Containment: what an end of a command reaches".to_owned(),
-        line(
-            &Ok(containment(report.containment).to_owned()),
-            report.containment.name(),
-        ),
-    ];
-    for (kind, why) in &report.containment_absent {
-        lines.push(line(&Err(why.clone()), kind.name()));
-    }
-    let controllers = if report.cgroup_controllers.is_empty() {
-        Err("no controllers: memory_max and pids_max are refused".to_owned())
-    } else {
-        Ok(report.cgroup_controllers.join(", "))
-    };
-    lines.push(line(&controllers, "limits"));
-    lines.push(String::new());
-    lines.push("Sandbox: enforced completely or refused".to_owned());
-    let landlock = report.landlock.clone();
-    lines.push(line(
-        &landlock.map(|abi| format!("version {abi}: files")),
-        "landlock",
-    ));
-    lines.push(line(
-        &report
-            .seccomp
-            .clone()
-            .map(|()| "network and escapes".to_owned()),
-        "seccomp",
-    ));
-    let mounts = report.mounts.clone().map(|by| match by {
-        MountsBy::Root => "as root: read-only paths such as .git inside writable ones".to_owned(),
-        MountsBy::UserNamespace => {
-            "by user namespaces: read-only paths such as .git inside writable ones".to_owned()
+/// `  yes  name       text`, or `  no` or `  bad` with the reason and what to do.
+fn as_text(screen: &Screen, parts: &[Part], broken: usize) -> String {
+    let findings = parts.iter().flat_map(|part| &part.findings);
+    let width = findings.map(|found| found.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for part in parts {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{}", screen.paint(Ink::Bold, part.title));
+        for found in &part.findings {
+            let (ink, mark) = match found.mark {
+                Mark::Yes => (Ink::Green, "yes"),
+                Mark::No => (Ink::Dim, "no "),
+                Mark::Broken => (Ink::Red, "bad"),
+            };
+            let (mark, name) = (screen.paint(ink, mark), &found.name);
+            let _ = writeln!(text, "  {mark}  {name:<width$}  {}", found.text);
+            if let Some(next) = &found.next {
+                let _ = writeln!(text, "       {:width$}  {next}", "");
+            }
         }
-    });
-    lines.push(line(&mounts, "mounts"));
-    lines.push(String::new());
-    lines.join("\n")
-}
-
-fn containment(kind: ContainmentKind) -> &'static str {
-    match kind {
-        ContainmentKind::Cgroup => "every descendant, whatever it does",
-        ContainmentKind::Reaper => "every descendant that did not change its user",
-        ContainmentKind::Group => "the process group only: a descendant that calls setsid survives",
+        text.push('\n');
     }
-}
-
-/// `  yes  name       text`, or `  no` with the reason.
-fn line(found: &Result<String, String>, name: &str) -> String {
-    let (mark, text) = match found {
-        Ok(text) => ("yes", text),
-        Err(why) => ("no", why),
+    let end = match broken {
+        0 => "Nothing is broken.".to_owned(),
+        1 => "1 thing is broken; it is marked `bad` above.".to_owned(),
+        count => format!("{count} things are broken; they are marked `bad` above."),
     };
-    format!("  {mark:<4} {name:<9} {text}")
-}
-
-fn as_json(report: &Report) -> serde_json::Value {
-    let absent: serde_json::Map<_, _> = report
-        .containment_absent
-        .iter()
-        .map(|(kind, why)| (kind.name().to_owned(), json!(why)))
-        .collect();
-    let mounts = report.mounts.as_ref().map(|by| match by {
-        MountsBy::Root => "root",
-        MountsBy::UserNamespace => "userNamespace",
-    });
-    json!({
-        "complete": is_complete(report),
-        "containment": report.containment.name(),
-        "containmentAbsent": absent,
-        "cgroupControllers": report.cgroup_controllers,
-        "landlockAbi": report.landlock.as_ref().ok(),
-        "landlockAbsent": report.landlock.as_ref().err(),
-        "seccomp": report.seccomp.is_ok(),
-        "seccompAbsent": report.seccomp.as_ref().err(),
-        "mounts": mounts.as_ref().ok(),
-        "mountsAbsent": mounts.err(),
-    })
+    text + &end + "\n"
 }

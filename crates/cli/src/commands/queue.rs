@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use turnlane_protocol::queue::{QueueState, QueuedTurn, QueuedTurnStatus};
 
 use crate::args::{
-    QueueCommand, QueueEdit, QueueMv, QueuePause, QueueResume, QueueRetry, QueueRm, QueueStart,
+    QueueArgs, QueueCommand, QueueEdit, QueueMv, QueuePause, QueueResume, QueueRetry, QueueRm,
+    QueueStart,
 };
 use crate::session::{Needs, Session, find, with};
 use crate::shown::text::counted;
@@ -24,12 +25,13 @@ use crate::shown::{Form, Screen, queue};
 /// Among so many of the last turns one that has just begun is looked for.
 const LAST_TURNS: usize = 20;
 
-pub(crate) fn run(command: QueueCommand, before: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: QueueArgs, before: &[String]) -> anyhow::Result<ExitCode> {
+    let QueueArgs { reach, command } = args;
     let needs = match command {
         QueueCommand::Start(_) => Needs::Daemon,
         _ => Needs::Store,
     };
-    with(before, needs, async |session| match command {
+    with(before, &reach, needs, async |session| match command {
         QueueCommand::Add(args) => add::run(session, &args).await,
         QueueCommand::List(args) => list::run(session, &args).await,
         QueueCommand::Edit(args) => edit(session, &args).await,

@@ -7,7 +7,7 @@
 //!
 //! What is said on standard error is for people; results have no place here.
 
-mod record;
+pub(super) mod record;
 mod words;
 
 use std::path::Path;

@@ -14,19 +14,21 @@ mod tail;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{SomeThreads, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
-use crate::session::{Needs, Session, find, with};
-use crate::shown::{Form, Screen};
+use crate::args::{SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
+use crate::session::{INTERRUPTED, Needs, Session, find, with};
+use crate::shown::{Form, Screen, note};
 
-pub(crate) fn run(command: ThreadCommand, before: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCode> {
+    let ThreadArgs { reach, command } = args;
     let needs = match command {
         ThreadCommand::Tail(_) | ThreadCommand::Stop(_) => Needs::Daemon,
         _ => Needs::Store,
     };
-    with(before, needs, async |session| match command {
+    with(before, &reach, needs, async |session| match command {
         ThreadCommand::List(args) => list::run(session, &args).await,
         ThreadCommand::Show(args) => show::run(session, &args).await,
         ThreadCommand::Tail(args) => tail::run(session, &args).await,
@@ -99,29 +101,57 @@ async fn do_each(
 
 async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> {
     let threads = all(session, &args.some).await?;
-    if !args.yes && !is_confirmed(&threads)? {
-        return Ok(ExitCode::FAILURE);
+    if !args.yes {
+        match asked(&threads).await? {
+            Some(Said::Yes) => {}
+            Some(Said::No) => {
+                note("nothing was deleted");
+                return Ok(ExitCode::FAILURE);
+            }
+            None => {
+                note("\nnothing was deleted");
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        }
     }
     do_each(session, &args.some, &DELETE, threads).await
 }
 
-/// Asks the person at the terminal.
-fn is_confirmed(threads: &[String]) -> anyhow::Result<bool> {
-    let named = threads.join(", ");
+/// What a person said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Yes,
+    No,
+}
+
+/// Asks the person at the terminal; none where they left.
+async fn asked(threads: &[String]) -> anyhow::Result<Option<Said>> {
     if !io::stdin().is_terminal() {
         bail!(
             "deleting is for good, and nobody can be asked here\n  \
              repeat the command with --yes, or use `turnlane thread archive`"
         );
     }
+    let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let named = threads.join(", ");
     // A person who cannot be asked does not answer yes.
     let _ = write!(
         io::stderr(),
         "Delete {named} for good, with all turns? [y/N] "
     );
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    // Elsewhere: whoever waits for a line waits for no signal.
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    });
+    tokio::select! {
+        biased;
+        _ = interrupted.recv() => Ok(None),
+        answer = reading => Ok(Some(match answer??.trim() {
+            "y" | "Y" | "yes" => Said::Yes,
+            _ => Said::No,
+        })),
+    }
 }
 
 async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> {

@@ -18,8 +18,8 @@ pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
             anyhow!("the server is overloaded\n  try again in a moment")
         }
         CallError::Unsupported { method } => anyhow!(
-            "the server that runs in this home does not know {method}\n  \
-             it is of another version: restart it with this one"
+            "the server does not know {method}\n  \
+             it is of another version than this command: update the older one and restart the server"
         ),
         CallError::Transport(_) | CallError::Timeout { .. } | CallError::Closed => {
             let error = anyhow::Error::new(error);

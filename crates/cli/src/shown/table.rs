@@ -2,11 +2,14 @@
 //!
 //! The invariant here: no cell holds a line end, so a row is a line; no line ends in spaces.
 
-use super::text::{cut, one_line};
+use super::text::{cut, one_line, width};
 use super::{Ink, Screen};
 
 /// Between columns.
 const GAP: &str = "  ";
+/// With less room than this the last column is not cut, and the terminal breaks the line: what an
+/// approval is about must be readable in a narrow window too.
+const LAST_MIN: usize = 24;
 
 /// A cell.
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ impl Cell {
     }
 
     fn width(&self) -> usize {
-        self.text.chars().count()
+        width(&self.text)
     }
 }
 
@@ -57,8 +60,8 @@ fn row(screen: &Screen, cells: &[Cell], widths: &[usize]) -> String {
     for (column, cell) in cells[..shown].iter().enumerate() {
         let is_last = column + 1 == widths.len();
         let text = match screen.width() {
-            Some(width) if is_last => cut(&cell.text, width.saturating_sub(used).max(1)),
-            _ => cell.text.clone(),
+            Some(width) if is_last && width >= used + LAST_MIN => cut(&cell.text, width - used),
+            Some(_) | None => cell.text.clone(),
         };
         line.push_str(&screen.paint(cell.ink, &text));
         if column + 1 < shown {
@@ -124,11 +127,39 @@ mod tests {
     #[test]
     fn the_last_column_ends_at_the_edge_of_a_terminal() {
         let text = table(
-            &screen(Some(16), Colour::Off),
+            &screen(Some(12 + LAST_MIN), Colour::Off),
             &["N", "STATE", "WHAT"],
-            rows(),
+            vec![vec![
+                Cell::new("1"),
+                Cell::new("failed"),
+                Cell::new(&"long ".repeat(9)),
+            ]],
         );
-        assert_eq!(text, "N   STATE   WHAT\n1   ok      a l…\n22  failed\n");
+        assert_eq!(
+            text,
+            "N  STATE   WHAT\n1  failed  long long long long long…\n"
+        );
+    }
+
+    #[test]
+    fn a_window_that_is_too_narrow_hides_nothing() {
+        let narrow = screen(Some(16), Colour::Off);
+        let text = table(&narrow, &["N", "STATE", "WHAT"], rows());
+        assert_eq!(
+            text,
+            "N   STATE   WHAT\n1   ok      a long text\n22  failed\n"
+        );
+    }
+
+    #[test]
+    fn columns_of_wide_characters_stand_below_each_other() {
+        let rows = ["文書", "🙂", "plain", "e\u{301}"]
+            .map(|name| vec![Cell::new(name), Cell::new("x")])
+            .to_vec();
+        let text = table(&screen(None, Colour::Off), &["NAME", "X"], rows);
+        for line in text.lines() {
+            assert_eq!(width(line), 8, "{text}");
+        }
     }
 
     #[test]

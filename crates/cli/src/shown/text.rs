@@ -3,10 +3,13 @@
 //! The invariant here: what these functions return cannot steer a terminal. Pure.
 
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The text without anything that a terminal obeys, but line ends and tabs.
+/// The text without anything that a terminal obeys, but line ends and tabs: neither what steers it
+/// nor what turns the direction of writing, which would make a command look like another.
 pub(crate) fn harmless(text: &str) -> String {
-    let kept = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
+    let turns = |char: char| matches!(char, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let kept = |char: char| matches!(char, '\n' | '\t') || !(char.is_control() || turns(char));
     let shown = |char: char| if kept(char) { char } else { '\u{FFFD}' };
     text.replace("\r\n", "\n").chars().map(shown).collect()
 }
@@ -17,13 +20,27 @@ pub(crate) fn one_line(text: &str) -> String {
     harmless(&words.join(" "))
 }
 
-/// At most so many characters, with a mark where something was left out.
+/// How many columns of a terminal a text takes: characters of East Asia and pictures take two.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// At most so many columns, with a mark where something was left out.
 pub(crate) fn cut(text: &str, max: usize) -> String {
-    if text.chars().count() <= max {
+    if width(text) <= max {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
-    format!("{kept}…")
+    // Joined pictures take less than the sum of their parts; so nothing ever takes more.
+    let mut left = max.saturating_sub(1);
+    let fits = |char: &char| {
+        let wide = char.width().unwrap_or(0);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    // A picture that is to be joined to one that was cut off is none.
+    format!("{}…", kept.trim_end_matches('\u{200D}'))
 }
 
 /// The words of an input, with a mark for whatever else is in it.
@@ -60,6 +77,30 @@ mod tests {
         let text = "a\x1b[2Jb\r\nc\td\u{9b}1m\u{7f}";
         assert_eq!(harmless(text), "a\u{FFFD}[2Jb\nc\td\u{FFFD}1m\u{FFFD}");
         assert_eq!(one_line(" a\n\n b\tc\x1b "), "a b c\u{FFFD}");
+        let turned = "rm \u{202E}txt.a\u{202C} \u{2066}b";
+        assert_eq!(harmless(turned), "rm \u{FFFD}txt.a\u{FFFD} \u{FFFD}b");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        for (text, columns) in [
+            ("abc", 3),
+            ("文書", 4),
+            ("🙂", 2),
+            ("e\u{301}", 1),
+            ("👩\u{200D}💻", 2),
+        ] {
+            assert_eq!(width(text), columns, "{text}");
+        }
+        assert_eq!(cut("文書を直す", 10), "文書を直す");
+        assert_eq!(cut("文書を直す", 9), "文書を直…");
+        // Half of a character is none.
+        assert_eq!(cut("文書を直す", 8), "文書を…");
+        assert_eq!(cut("a👩\u{200D}💻bc", 4), "a👩…");
+        for max in 0..12 {
+            let short = cut("日本👩\u{200D}💻語e\u{301}x", max);
+            assert!(width(&short) <= max.max(1), "{max}: {short}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use turnlane_protocol::queue::{QueueState, QueuedTurn};
 
 use crate::args::{QueueAdd, Text};
 use crate::session::{Session, find};
-use crate::shown::{Form, Screen, queue};
+use crate::shown::{Form, Screen, note, queue};
 
 /// How far away a queued turn may be.
 const NOT_BEFORE_MAX_MS: i64 = 366 * 24 * 60 * 60 * 1_000;
@@ -116,14 +116,18 @@ fn checked(at_ms: i64, now_ms: i64) -> anyhow::Result<i64> {
 }
 
 async fn create(session: &Session, args: &QueueAdd) -> anyhow::Result<String> {
-    let given = args.cd.as_deref().unwrap_or(Path::new("."));
-    let cwd = given
-        .canonicalize()
-        .with_context(|| format!("cannot work in {}", given.display()))?;
-    if !cwd.is_dir() {
-        bail!("cannot work in {}: it is no directory", given.display());
+    let mut params = json!({});
+    if session.shares_files() {
+        let given = args.cd.as_deref().unwrap_or(Path::new("."));
+        let wrong = || format!("cannot work in {}", given.display());
+        let cwd = session.directory(given).with_context(wrong)?;
+        if !cwd.is_dir() {
+            bail!("cannot work in {}: it is no directory", given.display());
+        }
+        params["cwd"] = json!(cwd);
+    } else if let Some(given) = &args.cd {
+        params["cwd"] = json!(session.directory(given)?);
     }
-    let mut params = json!({"cwd": cwd});
     if let Some(model) = &args.model {
         params["model"] = json!(model);
     }
@@ -143,6 +147,9 @@ async fn create(session: &Session, args: &QueueAdd) -> anyhow::Result<String> {
 /// What the agent is asked: the argument, a file, or standard input.
 pub(super) fn read(given: &Text) -> anyhow::Result<String> {
     let of_stdin = || -> anyhow::Result<String> {
+        if io::stdin().is_terminal() {
+            note("type what the agent is asked; Ctrl-D on an empty line ends it, Ctrl-C leaves");
+        }
         let mut text = String::new();
         let read = io::stdin().lock().read_to_string(&mut text);
         read.context("cannot read standard input as text")?;

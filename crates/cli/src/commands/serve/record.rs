@@ -38,11 +38,11 @@ pub(super) struct Record {
 
 /// Whoever serves a home already.
 #[derive(Debug, Default)]
-pub(super) struct Other {
-    pub(super) pid: Option<u32>,
-    pub(super) since_ms: Option<i64>,
+pub(in crate::commands) struct Other {
+    pub(in crate::commands) pid: Option<u32>,
+    pub(in crate::commands) since_ms: Option<i64>,
     /// Where it listens besides its socket.
-    pub(super) urls: Vec<String>,
+    pub(in crate::commands) urls: Vec<String>,
 }
 
 fn path(home: &Path) -> PathBuf {
@@ -90,7 +90,7 @@ impl Drop for Record {
 }
 
 /// Finds out who serves the socket of a home. One that is only about to is waited for a moment.
-pub(super) async fn other(home: &Path, socket: &Path) -> Other {
+pub(in crate::commands) async fn other(home: &Path, socket: &Path) -> Other {
     let looking = async {
         loop {
             let pid = listener_of(socket).await;

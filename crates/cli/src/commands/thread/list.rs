@@ -18,7 +18,7 @@ pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<
     let max = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut params = json!({"archived": args.archived, "sortKey": "updated_at"});
     if let Some(folder) = &args.cd {
-        let path = folder.canonicalize();
+        let path = session.directory(folder);
         let path = path.with_context(|| format!("cannot find {}", folder.display()))?;
         params["cwd"] = json!(path);
     }
@@ -39,6 +39,10 @@ pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<
     let rows: Vec<_> = threads.iter().filter_map(|one| row(&screen, one)).collect();
     let head = ["THREAD", "STATUS", "QUEUE", "UPDATED", "ABOUT"];
     screen.print(&table(&screen, &head, rows))?;
+    let asks = |thread: &Value| thread["status"]["activeFlags"][0] == "waitingOnApproval";
+    if threads.iter().any(asks) {
+        screen.hint("an agent waits for a decision: `turnlane approvals list`");
+    }
     if more == More::Yes {
         let limit = args.limit.saturating_mul(2);
         screen.hint(&format!(

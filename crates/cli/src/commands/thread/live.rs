@@ -2,6 +2,10 @@
 //!
 //! The invariant here: text that streams is written as it comes and never twice; an item's end only
 //! adds what was not shown. Events of turns that were read from the history are left out.
+//!
+//! What is read instead of told, before following began and after a loss, is shown in `stored`.
+
+mod stored;
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,60 +62,6 @@ impl Live {
     pub(super) fn is_leavable(&self) {
         self.screen
             .hint("following; Ctrl-C leaves and stops nothing");
-    }
-
-    /// Shows so many turns that have ended, and of one that runs the items that have.
-    pub(super) fn history(&mut self, turns: &[Value], count: usize) -> anyhow::Result<()> {
-        let (ended, running): (Vec<_>, Vec<_>) = turns
-            .iter()
-            .partition(|turn| turn["status"] != "inProgress");
-        let left_out = ended.len().saturating_sub(count);
-        for turn in &ended[left_out..] {
-            self.told.extend(turn["id"].as_str().map(str::to_owned));
-            match self.screen.form {
-                Form::Json => {
-                    self.items_json(turn)?;
-                    let (id, status) = (&turn["id"], &turn["status"]);
-                    let error = &turn["error"]["message"];
-                    self.screen.json(
-                        &json!({"type": "turn.ended", "turnId": id, "status": status,
-                            "error": error}),
-                    )?;
-                }
-                Form::People => self.screen.print(&show::of_turn(&self.screen, turn))?,
-            }
-        }
-        for turn in running {
-            self.so_far(turn)?;
-        }
-        Ok(())
-    }
-
-    /// Shows what has ended of a turn that runs; the rest comes as events.
-    fn so_far(&mut self, turn: &Value) -> anyhow::Result<()> {
-        let mut turn = turn.clone();
-        if let Some(items) = turn["items"].as_array_mut() {
-            items.retain(|item| !item["completedAtMs"].is_null());
-            let ids = items.iter().filter_map(|item| item["id"].as_str());
-            self.told.extend(ids.map(str::to_owned));
-        }
-        self.running = turn["id"].as_str().map(str::to_owned);
-        match self.screen.form {
-            Form::Json => {
-                let line = json!({"type": "turn.started", "turnId": turn["id"]});
-                self.screen.json(&line)?;
-                self.items_json(&turn)
-            }
-            Form::People => self.screen.print(&show::of_turn(&self.screen, &turn)),
-        }
-    }
-
-    fn items_json(&self, turn: &Value) -> anyhow::Result<()> {
-        for item in turn["items"].as_array().into_iter().flatten() {
-            let line = json!({"type": "item.completed", "turnId": turn["id"], "item": item});
-            self.screen.json(&line)?;
-        }
-        Ok(())
     }
 
     /// Whether an event only tells what was read before.
@@ -198,9 +148,15 @@ impl Live {
                 let title = self.screen.paint(Ink::Bold, &format!("turn {}", turn.id));
                 self.line(&format!("{title}\n"))
             }
-            EventBody::TurnCompleted(turn) => self.ended(turn),
+            EventBody::TurnCompleted(turn) => {
+                self.told.insert(turn.id.as_str().to_owned());
+                self.ended(turn)
+            }
             EventBody::ItemStarted(item) => self.item_begun(item),
-            EventBody::ItemCompleted(item) => self.item_ended(item),
+            EventBody::ItemCompleted(item) => {
+                self.told.insert(item.id.to_string());
+                self.item_ended(item)
+            }
             EventBody::Delta(delta) => self.delta(delta),
             EventBody::Queue(told) => self.queue_changed(told),
             EventBody::Error(error) => {
@@ -231,6 +187,7 @@ impl Live {
             }
             EventBody::TurnCompleted(ended) => {
                 self.running = None;
+                self.told.insert(ended.id.as_str().to_owned());
                 let error = ended.error.as_ref().map(|error| &error.message);
                 json!({"type": "turn.ended", "turnId": turn, "status": status_word(ended),
                     "error": error})
@@ -239,6 +196,7 @@ impl Live {
                 json!({"type": "item.started", "turnId": turn, "item": item})
             }
             EventBody::ItemCompleted(item) => {
+                self.told.insert(item.id.to_string());
                 json!({"type": "item.completed", "turnId": turn, "item": item})
             }
             EventBody::Delta(delta) => {
@@ -278,8 +236,10 @@ impl Live {
     }
 
     fn item_begun(&mut self, item: &Item) -> anyhow::Result<()> {
+        // One that was shown before, in part, was begun then.
+        let before = self.shown.get(item.id.to_string().as_str()).copied();
         let text = item::begun(&self.screen, item);
-        if !text.is_empty() {
+        if !text.is_empty() && before.is_none() {
             self.line(&text)?;
         }
         // Whoever comes in the middle of an item is told what was said so far.
@@ -291,7 +251,8 @@ impl Live {
             }
             _ => return Ok(()),
         };
-        self.text(&item.id.to_string(), &kind, so_far)
+        let news = so_far.get(before.unwrap_or(0)..).unwrap_or_default();
+        self.text(&item.id.to_string(), &kind, news)
     }
 
     fn delta(&mut self, delta: &Delta) -> anyhow::Result<()> {

@@ -130,16 +130,26 @@ pub(super) fn of_turn(screen: &Screen, turn: &Value) -> String {
     for one in &turn.items {
         text.push_str(&of_item(screen, one));
     }
+    text.push_str(&end_of_read(screen, &turn));
+    text
+}
+
+/// How a turn that was read ended, in a line; nothing where it has not.
+pub(super) fn end_of(screen: &Screen, turn: &Value) -> String {
+    let turn = serde_json::from_value::<Turn>(turn.clone());
+    turn.map_or_else(|_| String::new(), |turn| end_of_read(screen, &turn))
+}
+
+fn end_of_read(screen: &Screen, turn: &Turn) -> String {
     let error = turn.error.as_ref().map(|error| error.message.as_str());
     let status = match turn.status {
         Status::Completed => TurnStatus::Completed,
         Status::Failed => TurnStatus::Failed,
         Status::Interrupted => TurnStatus::Interrupted,
         // It has no end yet.
-        Status::InProgress => return text,
+        Status::InProgress => return String::new(),
     };
-    text.push_str(&end(screen, &status, error, turn.duration_ms));
-    text
+    end(screen, &status, error, turn.duration_ms)
 }
 
 fn of_item(screen: &Screen, one: &Item) -> String {

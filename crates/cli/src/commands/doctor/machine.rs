@@ -1,0 +1,123 @@
+//! What this machine offers to contain and confine commands, found by trying.
+//!
+//! The invariant here: what agents need to run unattended, and is absent, is broken; why something
+//! better is absent is told as the process service found it.
+
+use serde_json::{Map, Value, json};
+use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
+
+use super::{Finding, Mark, Part};
+
+pub(super) async fn look() -> Vec<Part> {
+    let service = match ProcessService::start(Options::default()) {
+        Ok(service) => service,
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            let found = Finding::new(Mark::Broken, "processes", format!("{error:#}"));
+            return vec![Part {
+                title: "Containment: what an end of a command reaches",
+                findings: vec![found],
+                facts: Map::new(),
+            }];
+        }
+    };
+    let report = service.report().clone();
+    service.stop().await;
+    vec![contains(&report), confines(&report)]
+}
+
+fn contains(report: &Report) -> Part {
+    let mark = match report.containment {
+        ContainmentKind::Group => Mark::Broken,
+        ContainmentKind::Cgroup | ContainmentKind::Reaper => Mark::Yes,
+    };
+    let best = Finding::new(
+        mark,
+        report.containment.name(),
+        containment(report.containment),
+    );
+    let mut findings = vec![match mark {
+        Mark::Broken => best.next("agents that run unattended need one of those below"),
+        Mark::Yes | Mark::No => best,
+    }];
+    for (kind, why) in &report.containment_absent {
+        findings.push(Finding::new(Mark::No, kind.name(), why));
+    }
+    findings.push(if report.cgroup_controllers.is_empty() {
+        let text = "no controllers: memory_max and pids_max are refused";
+        Finding::new(Mark::No, "limits", text)
+    } else {
+        Finding::new(Mark::Yes, "limits", report.cgroup_controllers.join(", "))
+    });
+    Part {
+        title: "Containment: what an end of a command reaches",
+        findings,
+        facts: facts(report),
+    }
+}
+
+fn confines(report: &Report) -> Part {
+    let found = |name: &str, found: Result<String, &String>| match found {
+        Ok(text) => Finding::new(Mark::Yes, name, text),
+        Err(why) => Finding::new(Mark::Broken, name, why)
+            .next("turns in a sandbox that needs it are refused"),
+    };
+    let landlock = report.landlock.as_ref();
+    let mounts = report.mounts.as_ref().map(|by| {
+        let how = match by {
+            MountsBy::Root => "as root",
+            MountsBy::UserNamespace => "by user namespaces",
+        };
+        format!("{how}: read-only paths such as .git inside writable ones")
+    });
+    Part {
+        title: "Sandbox: enforced completely or refused",
+        findings: vec![
+            found(
+                "landlock",
+                landlock.map(|abi| format!("version {abi}: files")),
+            ),
+            found(
+                "seccomp",
+                report
+                    .seccomp
+                    .as_ref()
+                    .map(|()| "network and escapes".to_owned()),
+            ),
+            found("mounts", mounts),
+        ],
+        facts: Map::new(),
+    }
+}
+
+fn containment(kind: ContainmentKind) -> &'static str {
+    match kind {
+        ContainmentKind::Cgroup => "every descendant, whatever it does",
+        ContainmentKind::Reaper => "every descendant that did not change its user",
+        ContainmentKind::Group => "the process group only: a descendant that calls setsid survives",
+    }
+}
+
+fn facts(report: &Report) -> Map<String, Value> {
+    let absent: Map<_, _> = report
+        .containment_absent
+        .iter()
+        .map(|(kind, why)| (kind.name().to_owned(), json!(why)))
+        .collect();
+    let mounts = report.mounts.as_ref().map(|by| match by {
+        MountsBy::Root => "root",
+        MountsBy::UserNamespace => "userNamespace",
+    });
+    let facts = json!({
+        "containment": report.containment.name(),
+        "containmentAbsent": absent,
+        "cgroupControllers": report.cgroup_controllers,
+        "landlockAbi": report.landlock.as_ref().ok(),
+        "landlockAbsent": report.landlock.as_ref().err(),
+        "seccomp": report.seccomp.is_ok(),
+        "seccompAbsent": report.seccomp.as_ref().err(),
+        "mounts": mounts.as_ref().ok(),
+        "mountsAbsent": mounts.err(),
+    });
+    facts.as_object().cloned().unwrap_or_default()
+}
