@@ -3,6 +3,15 @@
 //! The invariant here: a story is one text of commands and their answers, in which every id, path and
 //! duration is replaced by a name, so that it reads the same in every run.
 
+mod doctor;
+mod elsewhere;
+mod examples;
+mod help;
+mod json;
+mod restarts;
+mod terminal;
+mod tools;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,8 +84,15 @@ impl Person {
 
     /// Types a command, into the story.
     pub(crate) async fn types(&mut self, arguments: &[&str]) {
-        let shown = crate::shown(self.spec(arguments)).await;
-        let typed = arguments.join(" ");
+        self.types_with(&[], arguments).await;
+    }
+
+    /// Types a command with these variables, into the story.
+    async fn types_with(&mut self, variables: &[(&str, &str)], arguments: &[&str]) {
+        let spec = self.spec(arguments).envs(variables.iter().copied());
+        let shown = crate::shown(spec).await;
+        let set = variables.iter().map(|(name, _)| format!("{name}=… "));
+        let typed = set.collect::<String>() + &arguments.join(" ");
         writeln!(self.told, "$ turnlane {typed}\n{shown}").unwrap();
     }
 

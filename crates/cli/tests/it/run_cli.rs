@@ -1,12 +1,10 @@
-//! `turnlane run`, and what teaches: help, wrong usage, completions, manual pages.
-
-use std::fmt::Write as _;
+//! `turnlane run`, and wrong values of arguments.
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::people::Person;
-use crate::{run, shown, turnlane};
+use crate::run;
 
 #[tokio::test]
 async fn a_run_tells_what_happens_and_leaves_the_answer_alone_on_stdout() {
@@ -55,44 +53,6 @@ async fn a_run_without_a_prompt_or_out_of_place_is_refused() {
 }
 
 #[tokio::test]
-async fn every_command_has_its_help() {
-    let mut all = String::new();
-    for command in [
-        "run",
-        "thread",
-        "thread list",
-        "thread show",
-        "thread tail",
-        "thread stop",
-        "thread fork",
-        "thread archive",
-        "thread unarchive",
-        "thread rm",
-        "queue",
-        "queue add",
-        "queue list",
-        "queue edit",
-        "queue rm",
-        "queue mv",
-        "queue start",
-        "queue retry",
-        "queue pause",
-        "queue resume",
-        "approvals",
-        "approvals list",
-        "approvals accept",
-        "approvals decline",
-        "completions",
-        "man",
-    ] {
-        let arguments: Vec<_> = command.split(' ').chain(["--help"]).collect();
-        let text = shown(turnlane(&arguments)).await;
-        writeln!(all, "$ turnlane {command} --help\n{text}").unwrap();
-    }
-    assert_snapshot!(all);
-}
-
-#[tokio::test]
 async fn wrong_usage_says_what_is_right() {
     let mut person = Person::new();
     for arguments in [
@@ -114,36 +74,4 @@ async fn wrong_usage_says_what_is_right() {
         person.types(arguments).await;
     }
     assert_snapshot!(person.story());
-}
-
-#[tokio::test]
-async fn completions_and_manual_pages_know_every_command() {
-    let person = Person::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let output = run(person.spec(&["completions", shell])).await;
-        assert!(output.status.success());
-        let script = String::from_utf8(output.stdout).unwrap();
-        for word in ["approvals", "unarchive", "not-before", "until-idle"] {
-            assert!(script.contains(word), "{shell}: {word}");
-        }
-    }
-    let folder = person.home.path().join("man");
-    let out = folder.to_str().unwrap();
-    let output = run(person.spec(&["man", "--out", out])).await;
-    assert!(output.status.success(), "{}", output.stderr_tail);
-    for page in [
-        "turnlane.1",
-        "turnlane-queue-add.1",
-        "turnlane-thread-tail.1",
-    ] {
-        let text = std::fs::read_to_string(folder.join(page)).unwrap();
-        assert!(text.contains(".SH SYNOPSIS"), "{page}");
-    }
-    let output = run(person.spec(&["man", "--out", "/dev/null/x"])).await;
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        output
-            .stderr_tail
-            .starts_with("error: cannot write manual pages to /dev/null/x")
-    );
 }

@@ -24,8 +24,8 @@ pub(crate) struct Daemon {
     pub(crate) process: TestProcess,
     /// Its websocket.
     pub(crate) url: String,
-    socket: PathBuf,
-    token: String,
+    pub(crate) socket: PathBuf,
+    pub(crate) token: String,
 }
 
 /// The binary as the daemon of a home.
@@ -77,7 +77,7 @@ impl Daemon {
         client
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.process.pid()).unwrap();
         kill_process(pid, signal).unwrap();
     }
