@@ -72,15 +72,18 @@ impl Lanes {
         thread: ThreadId,
         command: Command,
     ) -> Result<(), Error> {
-        let mut command = command;
+        let mut command = Some(command);
         loop {
-            let Some(lane) = self.get_or_load(thread, None) else {
+            let Some(lane) = self.get_or_load(thread, None, &mut command) else {
                 return Err(Error::Stopping);
             };
-            match lane.commands.send(command).await {
+            let Some(given) = command else {
+                return Ok(());
+            };
+            match lane.commands.send(given).await {
                 Ok(()) => return Ok(()),
                 // The task is ending; the next one is about to be there.
-                Err(refused) => command = refused.0,
+                Err(refused) => command = Some(refused.0),
             }
             tokio::task::yield_now().await;
         }
@@ -107,12 +110,12 @@ impl Lanes {
 
     /// Makes sure that a lane is loaded.
     pub(crate) fn load(self: &Arc<Self>, thread: ThreadId) {
-        let _ = self.get_or_load(thread, None);
+        let _ = self.get_or_load(thread, None, &mut None);
     }
 
     /// Makes sure that a lane is loaded, with a slot for what waits in it.
     pub(crate) fn load_with_slot(self: &Arc<Self>, thread: ThreadId, slot: OwnedSemaphorePermit) {
-        let _ = self.get_or_load(thread, Some(slot));
+        let _ = self.get_or_load(thread, Some(slot), &mut None);
     }
 
     pub(crate) fn is_loaded(&self, thread: ThreadId) -> bool {
@@ -148,10 +151,13 @@ impl Lanes {
         self.map().lanes.len()
     }
 
+    /// The lane; one that is loaded takes the command in before it looks for work, and it is gone
+    /// from `first` then.
     fn get_or_load(
         self: &Arc<Self>,
         thread: ThreadId,
         slot: Option<OwnedSemaphorePermit>,
+        first: &mut Option<Command>,
     ) -> Option<Loaded> {
         let mut map = self.map();
         if let Some(lane) = map.lanes.get(&thread) {
@@ -161,6 +167,10 @@ impl Lanes {
             return None;
         }
         let (lane, commands) = new_lane();
+        if let Some(command) = first.take() {
+            // The channel is empty.
+            drop(lane.commands.try_send(command));
+        }
         map.lanes.insert(thread, lane.clone());
         self.count.send_modify(|count| *count += 1);
         self.spawn(thread, &lane, commands, slot);

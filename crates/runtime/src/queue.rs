@@ -21,7 +21,7 @@ use turnlane_store::{Json, RowId, Store, StoreError, Work};
 
 use crate::error::Error;
 use crate::ids;
-use crate::lane::command::{Bound, Command, QueueCall, QueueDone, Reply, StartAnswer};
+use crate::lane::command::{Bound, Command, QueueCall, QueueDone, Reply, RowStart, StartAnswer};
 use crate::lane::rows;
 use crate::options::Drain;
 use crate::runtime::Handle;
@@ -335,8 +335,7 @@ impl Handle {
         if self.is_ephemeral(thread) {
             return reply.send(Err(Error::Ephemeral));
         }
-        let which = row.map_or(Which::HeadNow, |row| Which::Row(row.as_uuid().into()));
-        let command = Command::StartRow { which, reply };
+        let command = Command::StartRow(row_start(row, reply));
         // A command that nobody takes is answered as it is dropped.
         let _ = self.lanes().send(ids::thread(thread), command).await;
     }
@@ -384,6 +383,12 @@ impl Handle {
             (Drain::Loaded, Then::Leave) => {}
         }
     }
+}
+
+/// The start of this row, or of the head.
+pub(crate) fn row_start(row: Option<QueuedTurnId>, reply: Reply<StartAnswer>) -> RowStart {
+    let which = row.map_or(Which::HeadNow, |row| Which::Row(row.as_uuid().into()));
+    RowStart { which, reply }
 }
 
 /// What a call made of a lane that shows nothing else.

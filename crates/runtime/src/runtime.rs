@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use turnlane_engine::Engine;
-use turnlane_protocol::ids::{ThreadId, TurnId};
+use turnlane_protocol::ids::{QueuedTurnId, ThreadId, TurnId};
 use turnlane_protocol::input::UserInput;
 use turnlane_store::Store;
 use turnlane_store::thread::{ThreadChange, ThreadRow};
@@ -20,13 +20,13 @@ use crate::clock::Clock;
 use crate::dispatcher::{self, Dispatcher};
 use crate::error::Error;
 use crate::ids;
-use crate::lane::command::{Command, Reply, StartAnswer, StartRequest};
+use crate::lane::command::{Command, Reply, RowStart, StartAnswer, StartRequest};
 use crate::lane::event::{AfterInterrupt, StartHow, StopHow};
 use crate::lane::subscribers::{Since, Snapshot};
 use crate::lanes::Lanes;
 use crate::notice::{Subscriber, SubscriberId};
 use crate::options::{Drain, Options};
-use crate::queue::Then;
+use crate::queue::{Then, row_start};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::threads::Life;
@@ -323,12 +323,40 @@ impl Handle {
         subscriber: Arc<dyn Subscriber>,
         since: Option<Since>,
     ) -> Result<(SubscriberId, Box<Snapshot>), Error> {
+        self.subscribe_then(thread, subscriber, since, None).await
+    }
+
+    /// Joins a thread and runs a row of its queue now: the head, or the named one out of order. When
+    /// this loads the thread, nothing else of its queue is run before.
+    pub async fn subscribe_and_start_row(
+        &self,
+        thread: ThreadId,
+        subscriber: Arc<dyn Subscriber>,
+        row: Option<QueuedTurnId>,
+    ) -> (
+        Result<(SubscriberId, Box<Snapshot>), Error>,
+        Result<StartAnswer, Error>,
+    ) {
+        let (reply, answer) = Reply::channel();
+        let start = Some(row_start(row, reply));
+        let joined = self.subscribe_then(thread, subscriber, None, start).await;
+        (joined, answer.await.unwrap_or(Err(Error::Lost)))
+    }
+
+    async fn subscribe_then(
+        &self,
+        thread: ThreadId,
+        subscriber: Arc<dyn Subscriber>,
+        since: Option<Since>,
+        start: Option<RowStart>,
+    ) -> Result<(SubscriberId, Box<Snapshot>), Error> {
         let id = self.new_subscriber();
         let (reply, answer) = Reply::channel();
         let command = Command::Subscribe {
             id,
             subscriber,
             since,
+            start,
             reply,
         };
         self.lanes().send(ids::thread(thread), command).await?;

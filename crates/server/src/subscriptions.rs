@@ -14,9 +14,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use turnlane_protocol::approval::{COMMAND_METHOD, FILE_CHANGE_METHOD};
-use turnlane_protocol::ids::{ApprovalId, ThreadId, TurnId};
+use turnlane_protocol::ids::{ApprovalId, QueuedTurnId, ThreadId, TurnId};
 use turnlane_runtime::{
-    Answers, Error, Notice, NoticeBody, Replay, Since, Snapshot, Subscriber, SubscriberId,
+    Answers, Error, Notice, NoticeBody, Replay, Since, Snapshot, StartAnswer, Subscriber,
+    SubscriberId,
 };
 
 use crate::broker;
@@ -187,6 +188,35 @@ pub(crate) async fn join(
     if cx.followed().has(thread) {
         return Ok(Join::Already);
     }
+    let subscription = new_subscription(cx, thread);
+    let runtime = &cx.shared().options.runtime;
+    let subscriber: Arc<dyn Subscriber> = Arc::clone(&subscription) as _;
+    let joined = runtime.subscribe(thread, subscriber, since).await?;
+    Ok(Join::New(now_known(cx, subscription, joined).await))
+}
+
+/// Makes a connection that does not follow a thread a follower, and starts a row of its queue: the
+/// head where none is named. What became of each.
+pub(crate) async fn join_and_start_row(
+    cx: &Arc<Connection>,
+    thread: ThreadId,
+    row: Option<QueuedTurnId>,
+) -> (Result<Joined, Error>, Result<StartAnswer, Error>) {
+    let subscription = new_subscription(cx, thread);
+    let runtime = &cx.shared().options.runtime;
+    let subscriber: Arc<dyn Subscriber> = Arc::clone(&subscription) as _;
+    let (joined, started) = runtime
+        .subscribe_and_start_row(thread, subscriber, row)
+        .await;
+    let joined = match joined {
+        Ok(joined) => Ok(now_known(cx, subscription, joined).await),
+        Err(error) => Err(error),
+    };
+    (joined, started)
+}
+
+/// A follower that is told nothing yet.
+fn new_subscription(cx: &Arc<Connection>, thread: ThreadId) -> Arc<Subscription> {
     let subscription = Arc::new(Subscription {
         cx: Arc::downgrade(cx),
         thread,
@@ -198,9 +228,16 @@ pub(crate) async fn join(
     });
     let entry = (None, Arc::downgrade(&subscription));
     cx.followed().map().insert(thread, entry);
-    let runtime = &cx.shared().options.runtime;
-    let subscriber: Arc<dyn Subscriber> = Arc::clone(&subscription) as _;
-    let (id, snapshot) = runtime.subscribe(thread, subscriber, since).await?;
+    subscription
+}
+
+/// Remembers by which id a follower leaves.
+async fn now_known(
+    cx: &Connection,
+    subscription: Arc<Subscription>,
+    (id, snapshot): (SubscriberId, Box<Snapshot>),
+) -> Joined {
+    let thread = subscription.thread;
     let known = {
         let mut map = cx.followed().map();
         match map.get_mut(&thread) {
@@ -213,12 +250,12 @@ pub(crate) async fn join(
     };
     if !known {
         // The connection has ended or left meanwhile; nobody else would take this one out.
-        runtime.unsubscribe(thread, id).await;
+        cx.shared().options.runtime.unsubscribe(thread, id).await;
     }
-    Ok(Join::New(Joined {
+    Joined {
         subscription,
         snapshot,
-    }))
+    }
 }
 
 /// Ends a connection's following of a thread; whether there was one.

@@ -124,16 +124,19 @@ pub(crate) struct QueueDone {
     pub answer: Box<dyn FnOnce() + Send>,
 }
 
+/// A row that is to be run now.
+pub(crate) struct RowStart {
+    pub which: Which,
+    pub reply: Reply<StartAnswer>,
+}
+
 /// What others ask of a lane.
 pub(crate) enum Command {
     Start {
         request: Box<StartRequest>,
         reply: Reply<StartAnswer>,
     },
-    StartRow {
-        which: Which,
-        reply: Reply<StartAnswer>,
-    },
+    StartRow(RowStart),
     Steer {
         turn: TurnId,
         input: Vec<UserInput>,
@@ -158,6 +161,8 @@ pub(crate) enum Command {
         id: SubscriberId,
         subscriber: Arc<dyn Subscriber>,
         since: Option<Since>,
+        /// What is to be run before anything else is, once the lane is followed.
+        start: Option<RowStart>,
         reply: Reply<Box<Snapshot>>,
     },
     Unsubscribe(SubscriberId),

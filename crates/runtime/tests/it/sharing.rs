@@ -1,8 +1,9 @@
 //! Several workers on one database, within one process: owners, deaths, changes by others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use turnlane_protocol::ids::TurnId;
+use turnlane_protocol::ids::{QueuedTurnId, TurnId};
 use turnlane_runtime::{Drain, Error, Options, StartAnswer, StartHow};
 use turnlane_store::StoreError;
 use turnlane_store::turn::TurnStatus;
@@ -261,4 +262,42 @@ async fn a_worker_without_slots_leaves_queued_turns_to_another() {
     let worker = home.start_with(SCRIPT, Options::default()).await;
     worker.ended(thread, 1).await;
     assert_eq!(desk.queue(thread).await.rows, []);
+}
+
+#[tokio::test]
+async fn a_row_is_started_first_on_a_lane_that_this_loads() {
+    let home = Home::new();
+    let before = home.start_with(SCRIPT, loaded()).await;
+    let thread = before.thread().await;
+    before.handle.pause(thread, None, None).await.unwrap();
+    for text in ["a", "b", "c"] {
+        before.add(thread, text).await;
+    }
+    let rows = before.queue(thread).await.rows;
+    before.runtime.stop(Duration::ZERO).await.unwrap();
+    // Resumed by somebody who runs nothing: every head is due from now on.
+    let desk = Options {
+        max_running: 0,
+        ..loaded()
+    };
+    let desk = home.start_with(SCRIPT, desk).await;
+    desk.handle.resume(thread).await.unwrap();
+    desk.runtime.stop(Duration::ZERO).await.unwrap();
+
+    let world = home.start_with(SCRIPT, loaded()).await;
+    let ear = Arc::new(Ear::default());
+    let last = QueuedTurnId::from_uuid(rows[2].id.as_uuid());
+    let (joined, started) = world
+        .handle
+        .subscribe_and_start_row(thread, Arc::clone(&ear) as _, Some(last))
+        .await;
+    joined.unwrap();
+    let StartAnswer::Begun(turn) = started.unwrap() else {
+        panic!("the turn begins");
+    };
+    assert_eq!(turn.id, rows[2].turn);
+    let turns = world.ended(thread, 3).await;
+    let ran: Vec<_> = turns.iter().map(|turn| turn.id).collect();
+    assert_eq!(ran, [rows[2].turn, rows[0].turn, rows[1].turn]);
+    ear.hears("turn Completed", 3).await;
 }

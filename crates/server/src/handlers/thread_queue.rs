@@ -36,7 +36,7 @@ use self::call::{Call, about, call, call_for_row, check_thread, missing};
 use crate::connection::Connection;
 use crate::cursors;
 use crate::errors;
-use crate::subscriptions::{Join, join, leave};
+use crate::subscriptions::{join_and_start_row, leave};
 use crate::view;
 
 pub(crate) use attachments::Swept;
@@ -221,26 +221,27 @@ pub(crate) async fn start(
     if runtime.is_ephemeral(thread) {
         return call.refuse(Error::Ephemeral);
     }
-    let joined = match join(&cx, thread, None).await {
-        Ok(joined) => joined,
-        Err(error) => return call.refuse(error),
-    };
-    let reply = Reply::new(move |answer: Result<StartAnswer, Error>| match answer {
+    if cx.followed().has(thread) {
+        let reply = Reply::new(move |answer| match answer {
+            Ok(answer) => call.responder.result(&begun(&answer)),
+            Err(error) => call.refuse(error),
+        });
+        return runtime.start_row_with(thread, row, reply).await;
+    }
+    let (joined, started) = join_and_start_row(&cx, thread, row).await;
+    match started {
         Ok(answer) => {
             call.responder.result(&begun(&answer));
-            if let Join::New(joined) = joined {
+            if let Ok(joined) = joined {
                 joined.go_on();
             }
         }
         Err(error) => {
             call.refuse(error);
-            if let Join::New(_) = joined {
-                // Whoever was refused follows no more than before.
-                tokio::spawn(async move { leave(&cx, thread).await });
-            }
+            // Whoever was refused follows no more than before.
+            leave(&cx, thread).await;
         }
-    });
-    runtime.start_row_with(thread, row, reply).await;
+    }
 }
 
 fn begun(answer: &StartAnswer) -> ThreadQueueStartAnswer {

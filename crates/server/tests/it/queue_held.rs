@@ -409,6 +409,39 @@ async fn after_a_restart_a_server_that_drains_what_it_has_loaded_waits_for_a_res
 }
 
 #[tokio::test]
+async fn a_row_is_started_before_its_head_on_a_thread_that_this_loads() {
+    let world = World::start(HOLD).await;
+    let mut client = world.client().await;
+    let (thread, _) = client.busy().await;
+    for text in ["a", "b", "last"] {
+        client.add(&thread, text).await;
+    }
+    let loaded = Options {
+        drain: Drain::Loaded,
+        ..Options::default()
+    };
+    let world = world.restart_with(HOLD, loaded).await;
+    let mut client = world.client().await;
+    let rows = client.queue(&thread).await["data"].clone();
+    let named = json!({"threadId": thread, "queuedTurnId": rows[2]["id"]});
+    let answer = client.ok("thread/queue/start", named).await;
+    assert_eq!(answer["turn"]["id"], rows[2]["turnId"]);
+    let started = json!({"turn": {"id": rows[2]["turnId"]}});
+    client.told("turn/started", started).await;
+    // Refused is whoever asks for more, and follows no more for it.
+    let mut other = world.client().await;
+    let error = other.err("thread/queue/start", of(&thread)).await;
+    let busy = "thread already has an active or pending turn";
+    assert_eq!(error["message"], busy);
+    world.gates.open("end");
+    client.ended(rows[1]["turnId"].as_str().unwrap()).await;
+    assert_eq!(client.history(&thread).await, ["hold", "last", "a", "b"]);
+    other.settle().await;
+    let followed = |word: &String| word.starts_with("turn/") || word.starts_with("item/");
+    assert!(!other.words(0).iter().any(followed));
+}
+
+#[tokio::test]
 async fn a_server_that_drains_everything_goes_on_after_a_restart_without_a_client() {
     let world = World::start(HOLD).await;
     let mut client = world.client().await;

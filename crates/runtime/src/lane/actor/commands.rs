@@ -18,7 +18,7 @@ use super::results::Done;
 use crate::ids;
 use crate::lane::approvals::{NO_ONE_ANSWERED, Open, Patience};
 use crate::lane::command::{
-    Bound, Command, QueueCall, Reply, StartAnswer, StartRequest, ThreadCommand,
+    Bound, Command, QueueCall, Reply, RowStart, StartAnswer, StartRequest, ThreadCommand,
 };
 use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow, StopHow};
 use crate::lane::rows;
@@ -33,14 +33,7 @@ impl Actor {
             Command::Compact { reply } => {
                 self.start(Box::new(without_input()), TurnKind::Compact, reply);
             }
-            Command::StartRow { which, reply } => {
-                let request = self.request(Pending::Row {
-                    reply,
-                    result: None,
-                });
-                let how = StartHow::Row(which);
-                self.events.push_back(Event::Start { request, how });
-            }
+            Command::StartRow(start) => self.start_row(start),
             Command::Steer {
                 turn,
                 input,
@@ -90,8 +83,14 @@ impl Actor {
                 id,
                 subscriber,
                 since,
+                start,
                 reply,
-            } => self.subscribe(id, subscriber, since, reply),
+            } => {
+                self.subscribe(id, subscriber, since, reply);
+                if let Some(start) = start {
+                    self.start_row(start);
+                }
+            }
             Command::Unsubscribe(id) => self.unsubscribe(id),
             Command::Stop(how) => {
                 self.haste |= how == StopHow::InHaste;
@@ -139,6 +138,13 @@ impl Actor {
             result: None,
             steer: None,
         });
+        self.events.push_back(Event::Start { request, how });
+    }
+
+    fn start_row(&mut self, RowStart { which, reply }: RowStart) {
+        let result = None;
+        let request = self.request(Pending::Row { reply, result });
+        let how = StartHow::Row(which);
         self.events.push_back(Event::Start { request, how });
     }
 

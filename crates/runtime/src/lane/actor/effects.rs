@@ -31,13 +31,23 @@ use crate::lane::{request, rows};
 use crate::queue::content_hash;
 use crate::settings::Settings;
 
-/// Which attempt at a direct turn it is.
+/// Which attempt at taking the lane it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// The first.
     First,
     /// The one after the owner of the lane was looked at: dead ones own nothing any more.
     AfterRecovery,
+}
+
+/// A claim that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Which row.
+    pub which: Which,
+    /// Who asked for it, if somebody did.
+    pub request: Option<RequestNo>,
+    pub attempt: Attempt,
 }
 
 impl Actor {
@@ -78,7 +88,11 @@ impl Actor {
                 // Whoever listens sees the row once before it is gone.
                 self.tell_queue().await;
                 crash::point("claim:before-submit");
-                self.commit_claim(which, request);
+                self.commit_claim(Asked {
+                    which,
+                    request,
+                    attempt: Attempt::First,
+                });
             }
             Op::Accept => self.commit_accept(),
             Op::Unclaim(why) => self.commit_unclaim(why),
@@ -168,21 +182,31 @@ impl Actor {
         })
     }
 
-    fn commit_claim(&mut self, which: Which, request: Option<RequestNo>) {
+    pub(super) fn commit_claim(&mut self, asked: Asked) {
         let claim = Claim {
             thread: self.thread,
-            which,
+            which: asked.which,
             at_ms: self.now_ms(),
         };
         if self.shared.options.before_turn.is_some() {
             let work = self.shared.store.claim(claim);
-            self.submit(async move { Done::Claim(request, work.await) });
+            self.submit(async move { Done::Claim(asked, work.await) });
             return;
         }
         self.read_history();
         let accepting = accept::accepting(self.chosen());
         let work = self.shared.store.claim_and_accept(claim, accepting);
-        self.submit(async move { Done::ClaimAndAccept(request, work.await) });
+        self.submit(async move { Done::ClaimAndAccept(asked, work.await) });
+    }
+
+    /// Claims again when the dead own nothing any more.
+    pub(super) fn claim_after_recovery(&mut self, asked: Asked) {
+        let shared = Arc::clone(&self.shared);
+        let asked = Asked {
+            attempt: Attempt::AfterRecovery,
+            ..asked
+        };
+        self.submit(async move { Done::Recovered(asked, recover_dead(&shared).await) });
     }
 
     fn run_hooks(&mut self) {

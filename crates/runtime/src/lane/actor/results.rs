@@ -8,11 +8,11 @@ use turnlane_engine::{Fenced, Reply, TurnKind};
 use turnlane_store::lane::{Changed, Head, LaneView};
 use turnlane_store::queue::{Appended, Claimed, ClaimedRow, Row};
 use turnlane_store::turn::{Accepted, AcceptedTurn, Put, Refused, Started};
-use turnlane_store::{StoreError, crash};
+use turnlane_store::{StoreError, ThreadId, crash};
 
 use super::Actor;
 use super::answers::Pending;
-use super::effects::Attempt;
+use super::effects::{Asked, Attempt};
 use crate::error::Error;
 use crate::ids;
 use crate::lane::command::{QueueDone, StartAnswer};
@@ -28,8 +28,10 @@ use crate::settings::Settings;
 /// An operation that has come to its end.
 pub(super) enum Done {
     Start(RequestNo, Attempt, Result<Started, StoreError>),
-    Claim(Option<RequestNo>, Result<Claimed<ClaimedRow>, StoreError>),
-    ClaimAndAccept(Option<RequestNo>, Result<Claimed<Accepted>, StoreError>),
+    Claim(Asked, Result<Claimed<ClaimedRow>, StoreError>),
+    ClaimAndAccept(Asked, Result<Claimed<Accepted>, StoreError>),
+    /// Everything that dead workers left is decided; the claim is tried again.
+    Recovered(Asked, Result<Vec<ThreadId>, StoreError>),
     Accept(Result<Accepted, StoreError>),
     Unclaim(Result<Refused, StoreError>),
     Steer(RequestNo, Result<(), StoreError>),
@@ -53,12 +55,30 @@ impl Actor {
                 return;
             }
             Done::Start(request, _, result) => self.started(request, result),
-            Done::Claim(request, result) => self.claimed(request, result),
-            Done::ClaimAndAccept(request, Ok(Claimed::Ours(accepted))) => {
-                self.accepted(request, Ok(accepted))
+            Done::Claim(asked, Ok(Claimed::NotNow(lane)))
+            | Done::ClaimAndAccept(asked, Ok(Claimed::NotNow(lane))) => {
+                if asked.request.is_some()
+                    && asked.attempt == Attempt::First
+                    && self.is_elsewhere(&lane)
+                {
+                    self.claim_after_recovery(asked);
+                    return;
+                }
+                self.held(asked.request, lane)
             }
-            Done::ClaimAndAccept(request, Ok(Claimed::NotNow(lane))) => self.held(request, lane),
-            Done::ClaimAndAccept(request, Err(error)) => self.accepted(request, Err(error)),
+            Done::Claim(asked, Ok(Claimed::Ours(claimed))) => self.claimed(asked.request, claimed),
+            Done::ClaimAndAccept(asked, Ok(Claimed::Ours(accepted))) => {
+                self.accepted(asked.request, Ok(accepted))
+            }
+            Done::Recovered(asked, Ok(_lanes)) => {
+                self.commit_claim(asked);
+                return;
+            }
+            Done::Claim(asked, Err(error))
+            | Done::ClaimAndAccept(asked, Err(error))
+            | Done::Recovered(asked, Err(error)) => {
+                self.failed(asked.request, FailedOp::Taking, error)
+            }
             Done::Accept(result) => self.accepted(self.claimed_for, result),
             Done::Unclaim(result) => self.unclaimed(result),
             Done::Steer(request, Ok(())) => Committed::Steered(request),
@@ -123,22 +143,17 @@ impl Actor {
         }
     }
 
-    fn claimed(
-        &mut self,
-        request: Option<RequestNo>,
-        result: Result<Claimed<ClaimedRow>, StoreError>,
-    ) -> Committed {
-        match result {
-            Ok(Claimed::Ours(claimed)) => {
-                crash::point("claim:after-commit");
-                self.saw(claimed.lane.clone());
-                self.claimed = Some(Box::new(claimed));
-                self.claimed_for = request;
-                Committed::Claimed
-            }
-            Ok(Claimed::NotNow(lane)) => self.held(request, lane),
-            Err(error) => self.failed(request, FailedOp::Taking, error),
-        }
+    fn claimed(&mut self, request: Option<RequestNo>, claimed: ClaimedRow) -> Committed {
+        crash::point("claim:after-commit");
+        self.saw(claimed.lane.clone());
+        self.claimed = Some(Box::new(claimed));
+        self.claimed_for = request;
+        Committed::Claimed
+    }
+
+    fn is_elsewhere(&self, lane: &LaneView) -> bool {
+        let me = self.shared.store.worker();
+        lane.owner.is_some_and(|owner| owner != me)
     }
 
     fn accepted(
