@@ -15,7 +15,7 @@ pub struct Options {
     /// Which lanes this worker drains.
     pub drain: Drain,
     /// How many queued turns run at once; with 0 they wait for another worker, which gets a lane
-    /// that this one runs no direct turn on.
+    /// that this one runs no direct turn on, whoever listens to it here.
     pub max_running: usize,
     /// How long a lane that nobody needs stays loaded.
     pub unload_after: Duration,

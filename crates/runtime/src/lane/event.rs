@@ -107,6 +107,8 @@ pub struct Look {
     pub waiting: WaitLook,
     /// Another worker owns the lane, or the thread is put away.
     pub elsewhere: bool,
+    /// The lane is this worker's own.
+    pub owned: bool,
 }
 
 /// The first of the rows that wait.
@@ -116,8 +118,10 @@ pub enum HeadLook {
     None,
     /// It may be claimed from then on.
     Due(i64),
-    /// It failed, or only another worker may claim it.
+    /// It failed.
     Held,
+    /// Only another worker may claim it: it goes with one, or this one runs no queued turns.
+    Others,
 }
 
 /// What a queue waits for.

@@ -141,6 +141,8 @@ struct Kept {
 pub struct LaneState {
     phase: Phase,
     look: Option<Look>,
+    /// Whether the lane was given up since that look, to others who may claim its head.
+    left: bool,
     slot: Slot,
     kept: VecDeque<Kept>,
     subscribers: usize,
@@ -162,6 +164,7 @@ impl LaneState {
         Self {
             phase: Phase::Idle,
             look: None,
+            left: false,
             slot: Slot::None,
             kept: VecDeque::new(),
             subscribers: 0,
@@ -222,7 +225,7 @@ impl LaneState {
             Event::Start { request, how } => self.start(request, how, effects),
             Event::Steer { request, turn } => self.steer(request, turn, effects),
             Event::Interrupt { .. } => self.interrupt(now, event, effects),
-            Event::Looked(look) => self.look = Some(look),
+            Event::Looked(look) => self.see(look),
             Event::Slot => self.slot_given(effects),
             Event::Hooked(verdict) => self.hooked(verdict, effects),
             Event::Committed(committed) => self.committed(now, committed, effects),
@@ -232,6 +235,11 @@ impl LaneState {
             Event::Subscribers(count) => self.subscribers_changed(count, effects),
             Event::Stop(how) => self.stop(now, how),
         }
+    }
+
+    fn see(&mut self, look: Look) {
+        self.look = Some(look);
+        self.left = false;
     }
 
     fn hooked(&mut self, verdict: HookVerdict, effects: &mut Vec<Effect>) {
@@ -362,7 +370,7 @@ impl LaneState {
             effects.push(Effect::Answer(request, Answer::Result));
         }
         if let Some(look) = look {
-            self.look = Some(look);
+            self.see(look);
         }
         self.become_idle(now, effects);
     }
@@ -386,7 +394,7 @@ impl LaneState {
         if !matches!(self.phase, Phase::Taking { .. }) {
             return;
         }
-        self.look = Some(look);
+        self.see(look);
         if self.may_claim(now) {
             // The store saw what the look does not show; without a pause this would spin.
             self.claim_after = Some(now.mono + RETRY_AFTER);
@@ -414,7 +422,7 @@ impl LaneState {
         if turn.is_some() {
             effects.push(Effect::Tell(Tell::Completed));
         }
-        self.look = Some(look);
+        self.see(look);
         self.become_idle(now, effects);
     }
 

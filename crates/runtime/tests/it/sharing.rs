@@ -7,6 +7,7 @@ use turnlane_protocol::ids::{QueuedTurnId, TurnId};
 use turnlane_runtime::{Drain, Error, Options, StartAnswer, StartHow};
 use turnlane_store::StoreError;
 use turnlane_store::turn::TurnStatus;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{Ear, Home, start};
 
@@ -262,6 +263,35 @@ async fn a_worker_without_slots_leaves_queued_turns_to_another() {
     let worker = home.start_with(SCRIPT, Options::default()).await;
     worker.ended(thread, 1).await;
     assert_eq!(desk.queue(thread).await.rows, []);
+}
+
+#[tokio::test]
+async fn a_worker_without_slots_gives_up_a_lane_it_listens_to_when_rows_wait() {
+    let home = Home::new();
+    let options = Options {
+        max_running: 0,
+        ..loaded()
+    };
+    let desk = home.start_with(SCRIPT, options).await;
+    let thread = desk.thread().await;
+    desk.listen(thread).await;
+    desk.handle
+        .start(thread, start("mine", StartHow::OrSteer))
+        .await
+        .unwrap();
+    desk.ended(thread, 1).await;
+    desk.add(thread, "hello").await;
+    let worker = home.start_with(SCRIPT, Options::default()).await;
+    worker.ended(thread, 2).await;
+    // It is taken back for what only this worker is asked for.
+    let back = async || {
+        let again = start("mine again", StartHow::OrReject);
+        desk.handle.start(thread, again).await.is_ok()
+    };
+    eventually("the lane is free again", DEADLINE, back)
+        .await
+        .unwrap();
+    desk.ended(thread, 3).await;
 }
 
 #[tokio::test]

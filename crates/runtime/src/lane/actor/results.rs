@@ -357,18 +357,37 @@ impl Actor {
 
     /// Remembers a picture of the lane; what matters of it.
     pub(super) fn saw(&mut self, lane: LaneView) -> Look {
-        let me = self.shared.store.worker();
         if let Some(known) = &self.lane {
             if lane.revision < known.revision {
                 // A read that was slower than a commit of ours.
-                return look_of(known, me);
+                return self.look_of(known);
             }
             self.queue_changed |= shows_other(known, &lane);
         }
         self.shared.revision_seen(self.thread, lane.revision);
-        let look = look_of(&lane, me);
+        let look = self.look_of(&lane);
         self.lane = Some(lane);
         look
+    }
+
+    /// What matters of a picture of the lane.
+    fn look_of(&self, lane: &LaneView) -> Look {
+        Look {
+            head: match &lane.head {
+                Head::None => HeadLook::None,
+                Head::Due { .. } if self.shared.options.max_running == 0 => HeadLook::Others,
+                Head::Due { at_ms, .. } => HeadLook::Due(*at_ms),
+                Head::Failed { .. } => HeadLook::Held,
+                Head::BoundElsewhere { .. } => HeadLook::Others,
+            },
+            paused: lane.paused.is_some(),
+            waiting: match &lane.waiting {
+                None => WaitLook::No,
+                Some(waiting) => waiting.until_ms.map_or(WaitLook::Person, WaitLook::Until),
+            },
+            elsewhere: lane.archived || self.is_elsewhere(lane),
+            owned: lane.owner == Some(self.shared.store.worker()),
+        }
     }
 }
 
@@ -390,23 +409,6 @@ fn shows_other(known: &LaneView, lane: &LaneView) -> bool {
         || known.paused != lane.paused
         || known.waiting != lane.waiting
         || known.depth != lane.depth
-}
-
-/// What matters of a picture of the lane.
-fn look_of(lane: &LaneView, me: turnlane_store::WorkerId) -> Look {
-    Look {
-        head: match &lane.head {
-            Head::None => HeadLook::None,
-            Head::Due { at_ms, .. } => HeadLook::Due(*at_ms),
-            Head::Failed { .. } | Head::BoundElsewhere { .. } => HeadLook::Held,
-        },
-        paused: lane.paused.is_some(),
-        waiting: match &lane.waiting {
-            None => WaitLook::No,
-            Some(waiting) => waiting.until_ms.map_or(WaitLook::Person, WaitLook::Until),
-        },
-        elsewhere: lane.archived || lane.owner.is_some_and(|owner| owner != me),
-    }
 }
 
 /// The text of a stored failure.

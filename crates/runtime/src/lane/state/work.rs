@@ -64,7 +64,19 @@ impl LaneState {
             self.slot = Slot::None;
             effects.push(Effect::GiveSlot);
         }
+        self.leave_to_others(effects);
         self.unload_if_unneeded(now, effects);
+    }
+
+    /// Gives the lane up when it holds others from the row that only they may claim, whoever listens
+    /// here; it is taken again when it is needed.
+    fn leave_to_others(&mut self, effects: &mut Vec<Effect>) {
+        let holds = |look: Look| look.head == HeadLook::Others && look.owned;
+        // Once per look: the next one shows whose it is.
+        if !self.left && self.look.is_some_and(holds) {
+            self.left = true;
+            effects.push(Effect::Commit(Op::Release));
+        }
     }
 
     /// A slot has come; it is used by [`Self::look_for_work`] or given back there.

@@ -155,11 +155,12 @@ fn a_due_head_is_claimed(mut node: Node) -> Result<(), Broken> {
     Err("liveness: a due head that nothing holds is claimed soon")
 }
 
-const QUEUES: [&[RowIs]; 5] = [
+const QUEUES: [&[RowIs]; 6] = [
     &[],
     &[RowIs::Due],
     &[RowIs::Future],
     &[RowIs::Held],
+    &[RowIs::Others],
     &[RowIs::Due, RowIs::Due],
 ];
 

@@ -26,6 +26,7 @@ pub(super) const NOTHING_WAITS: Look = Look {
     paused: false,
     waiting: WaitLook::No,
     elsewhere: false,
+    owned: true,
 };
 
 pub(super) const ROW_DUE: Look = Look {
@@ -197,4 +198,29 @@ fn a_claim_that_found_the_lane_held_for_no_visible_reason_is_not_tried_again_at_
     bench.mono += RETRY_AFTER;
     assert_eq!(bench.does(Event::Tick), [Effect::AskSlot]);
     assert_eq!(bench.does(Event::Slot), [claim]);
+}
+
+#[test]
+fn a_lane_whose_head_only_others_may_claim_is_given_up_once_whoever_listens() {
+    let mut bench = Bench::idle();
+    bench.does(Event::Subscribers(1));
+    let others = Look {
+        head: HeadLook::Others,
+        ..NOTHING_WAITS
+    };
+    let release = [Effect::Commit(Op::Release)];
+    assert_eq!(bench.does(Event::Looked(others)), release);
+    assert_eq!(bench.does(Event::Tick), []);
+    // Nobody has it, or another worker does.
+    let free = Look {
+        owned: false,
+        ..others
+    };
+    assert_eq!(bench.does(Event::Looked(free)), []);
+    // A turn of its own makes it ours again, and the row still waits for others.
+    bench.start(1, StartHow::OrReject);
+    bench.began(1, Steering::Open);
+    bench.does(Event::Ended);
+    let ended = bench.committed(Committed::Completed(others));
+    assert_eq!(ended.last(), release.last());
 }

@@ -273,6 +273,7 @@ impl Node {
             HeadLook::Due(at_ms) => must!(at_ms <= self.world.wall_ms, "no claim before its time"),
             HeadLook::None => return Err("no claim without a row"),
             HeadLook::Held => return Err("no claim of a failed head"),
+            HeadLook::Others => return Err("no claim of another worker's head"),
         }
         let mut kept = self
             .world

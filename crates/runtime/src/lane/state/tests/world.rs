@@ -30,6 +30,7 @@ pub(super) enum RowIs {
     Due,
     Future,
     Held,
+    Others,
 }
 
 /// What the queue waits for.
@@ -194,7 +195,7 @@ impl World {
         let due = match self.rows.first() {
             Some(RowIs::Due) => true,
             Some(RowIs::Future) => self.wall_ms >= AFTER_MS,
-            Some(RowIs::Held) | None => false,
+            Some(RowIs::Held | RowIs::Others) | None => false,
         };
         let waits = match self.waits {
             Waits::No => false,
@@ -212,6 +213,7 @@ impl World {
                 Some(RowIs::Due) => HeadLook::Due(0),
                 Some(RowIs::Future) => HeadLook::Due(AFTER_MS),
                 Some(RowIs::Held) => HeadLook::Held,
+                Some(RowIs::Others) => HeadLook::Others,
             },
             paused: self.paused,
             waiting: match self.waits {
@@ -220,6 +222,7 @@ impl World {
                 Waits::Person => WaitLook::Person,
             },
             elsewhere: self.elsewhere,
+            owned: !self.elsewhere,
         }
     }
 
@@ -338,6 +341,7 @@ fn hash_look(look: Option<Look>, to: &mut DefaultHasher) {
         HeadLook::None => 0,
         HeadLook::Due(at_ms) => at_ms + 2,
         HeadLook::Held => 1,
+        HeadLook::Others => -1,
     }
     .hash(to);
     let waiting = match look.waiting {
@@ -345,7 +349,7 @@ fn hash_look(look: Option<Look>, to: &mut DefaultHasher) {
         WaitLook::Until(until_ms) => until_ms,
         WaitLook::Person => -1,
     };
-    (look.paused, look.elsewhere, waiting).hash(to);
+    (look.paused, look.elsewhere, look.owned, waiting).hash(to);
 }
 
 /// Every field, so that a new one is not forgotten here.
@@ -353,6 +357,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
     let LaneState {
         phase,
         look,
+        left,
         slot,
         kept,
         subscribers,
@@ -369,7 +374,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
         // What was asked under this number is in the world.
         kept.request.hash(to);
     }
-    (discriminant(slot), subscribers, unneeded_since).hash(to);
+    (left, discriminant(slot), subscribers, unneeded_since).hash(to);
     (claim_after, stopping, stop, wake.wall_ms, wake.mono).hash(to);
 }
 
