@@ -13,7 +13,6 @@ mod life;
 mod matrix;
 mod patches;
 mod providers;
-mod queue;
 mod secrets;
 mod sessions;
 mod stopping;

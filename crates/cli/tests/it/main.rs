@@ -18,6 +18,7 @@ mod exec_server;
 mod flows;
 mod interop;
 mod people;
+mod queue;
 mod queue_cli;
 mod run_cli;
 mod schema;

@@ -3,7 +3,7 @@
 mod draining;
 mod life;
 mod many;
-mod pages;
+pub(crate) mod pages;
 mod people;
 mod restarts;
 mod settings;

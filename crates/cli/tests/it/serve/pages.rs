@@ -11,7 +11,7 @@ use super::{Daemon, add, drained, get, spec};
 use crate::app_server::{Served, greet, ok, refused, thread, turn};
 
 #[expect(clippy::disallowed_methods, reason = "the other program is not ours")]
-fn database_of(served: &Served) -> Connection {
+pub(crate) fn database_of(served: &Served) -> Connection {
     Connection::open(served.home.turnlane().join("turnlane.db")).unwrap()
 }
 

@@ -2,27 +2,19 @@
 
 use std::io::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use turnlane_testkit::mock_model::{ApiError, At, Gate, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use super::{Daemon, add, drained, turns};
 use crate::app_server::{Served, ok, refused, thread};
+use crate::queue::{list, pairs};
 
 /// Adds sections to the configuration of a home.
 fn configure(served: &Served, text: &str) {
     let path = served.home.turnlane().join("config.toml");
     let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
-}
-
-fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-    let owned = |(text, status): &(&str, &str)| ((*text).to_owned(), (*status).to_owned());
-    expected.iter().map(owned).collect()
-}
-
-async fn list(client: &mut turnlane_testkit::TestClient, thread: &str) -> Value {
-    ok(client, "thread/queue/list", json!({"threadId": thread})).await
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnlane_testkit::mock_model::Reply;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use super::{Served, ok, thread};
+use crate::app_server::{Served, ok, thread};
 
 /// How many rows a round adds.
 const ROWS: usize = 6;
