@@ -1,19 +1,30 @@
-//! What benchmarks beside Codex share: named sections, figures, tables, and whose program is measured.
+//! What benchmarks share: named sections, figures, tables, whose program is measured and how it is
+//! started, a lean client, a model that answers at once, and the disk as the physical limit.
 //!
 //! The invariant here: a figure that was not measured is shown as such and never as a number. What is
 //! measured, and how, is the business of each benchmark.
 
 #![forbid(unsafe_code)]
 
+mod disk;
 mod figures;
+mod model;
+mod program;
+mod sample;
 pub mod table;
+mod wire;
 
 use std::ffi::OsString;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
+pub use disk::Disk;
 pub use figures::{Figures, both, float, median};
+pub use model::InstantModel;
+pub use program::Program;
+pub use sample::{Sample, per_second};
+pub use wire::{Message, Wire};
 
 /// Whose program is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +57,22 @@ impl Whose {
     }
 }
 
+/// Whether only a short run was asked for, which shows that the benchmark works and measures little.
+pub fn is_quick() -> bool {
+    std::env::args().skip(1).any(|argument| argument == QUICK)
+}
+
+const QUICK: &str = "--quick";
+
 /// Runs the sections that the arguments name, or all, each under its heading.
 pub fn main(
     sections: &[&'static str],
     run: impl AsyncFn(&'static str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let named: Vec<String> = std::env::args().skip(1).collect();
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != QUICK)
+        .collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

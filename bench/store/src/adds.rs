@@ -10,11 +10,10 @@ use tokio::task::JoinSet;
 use turnlane_store::sqlite::SqliteStore;
 use turnlane_store::{Store as _, ThreadId};
 
-use crate::disk::Disk;
 use crate::ours::{all, append, callers, open, threads};
 use crate::pool::Pool;
-use crate::sample::Sample;
 use crate::{ROUNDS, now, println};
+use turnlane_benchkit::{Disk, Sample};
 
 const PRODUCERS: [usize; 4] = [1, 8, 64, 256];
 /// In flight on one lane.

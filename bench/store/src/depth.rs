@@ -13,8 +13,8 @@ use turnlane_store::sqlite::SqliteStore;
 use turnlane_store::{Store as _, ThreadId};
 
 use crate::ours::{AT_MS, begin, callers, claim_of, complete, fill, next_id, open, threads};
-use crate::sample::Sample;
 use crate::{ROUNDS, now, println};
+use turnlane_benchkit::Sample;
 
 /// Lanes and rows per lane.
 const SHAPES: [(usize, usize); 4] = [(1, 10), (1, 10_000), (1_000, 1_000), (1, 1_000_000)];
@@ -53,7 +53,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         println(&format!(
             "| {rows} | {} | {:.0} | {:.1} | {:.2} | {:.1} | {:.2} |",
             one.lanes.len(),
-            crate::sample::per_second(rows, one.took),
+            turnlane_benchkit::per_second(rows, one.took),
             one.busy.percentile(50),
             one.busy.percentile(50) / busy,
             one.real.percentile(50),

@@ -10,11 +10,10 @@ use std::time::Duration;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_runtime::{Handle, Subscriber};
 
-use crate::disk::Disk;
 use crate::ours::callers;
-use crate::sample::{Sample, median, per_second};
 use crate::world::{self, Ear};
 use crate::{ROUNDS, cpu_time, now, println};
+use turnlane_benchkit::{Disk, Sample, median, per_second};
 
 /// Lanes, and turns of each in one round.
 const SHAPES: [(usize, usize); 2] = [(1, 300), (32, 40)];
@@ -48,11 +47,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     println("| lanes | turns/s | per fdatasync | CPU ms per turn |");
     println("| ---: | ---: | ---: | ---: |");
     for ((lanes, _), drained) in SHAPES.into_iter().zip(&drained) {
-        let rate = median(&drained.rates);
+        let rate = median(drained.rates.clone());
         println(&format!(
             "| {lanes} | {rate:.0} | {:.2} | {:.3} |",
             rate / limit.rate(),
-            median(&drained.cpu_ms)
+            median(drained.cpu_ms.clone())
         ));
     }
     println("");

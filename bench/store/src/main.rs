@@ -11,19 +11,18 @@
 
 mod adds;
 mod depth;
-mod disk;
 mod drain;
 mod memory;
 mod order;
 mod ours;
 mod pool;
-mod sample;
 mod turns;
 mod world;
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use turnlane_benchkit::{now, println};
 
 /// Rounds that take turns.
 const ROUNDS: usize = 5;
@@ -49,20 +48,6 @@ fn main() -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the result of a benchmark")]
-fn println(line: &str) {
-    println!("{line}");
-}
-
-/// The one clock of the benchmark.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "measuring is what this program is for"
-)]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 /// What the process has computed so far; a busy machine does not make it longer.

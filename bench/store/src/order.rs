@@ -8,10 +8,9 @@ use std::time::Duration;
 use turnlane_store::Store as _;
 use turnlane_store::queue::{Move, MoveTo};
 
-use crate::disk::Disk;
 use crate::ours::{AT_MS, callers, fill, open, threads};
-use crate::sample::{Sample, median};
 use crate::{ROUNDS, cpu_time, now, println};
+use turnlane_benchkit::{Disk, Sample, median};
 
 const ROWS: usize = 1_000;
 /// Calls of each kind in one round.
@@ -62,9 +61,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
         (
             "reorder all",
             &reorder,
-            format!("{:.2}", median(&reorder_cpu)),
+            format!("{:.2}", median(reorder_cpu.clone())),
         ),
-        ("move one", &moved, format!("{:.2}", median(&moved_cpu))),
+        (
+            "move one",
+            &moved,
+            format!("{:.2}", median(moved_cpu.clone())),
+        ),
     ] {
         let (p50, p99) = (sample.percentile(50), sample.percentile(99));
         println(&format!(

@@ -10,10 +10,9 @@ use tokio::task::JoinSet;
 use turnlane_store::sqlite::SqliteStore;
 use turnlane_store::{Store as _, ThreadId};
 
-use crate::disk::Disk;
 use crate::ours::{all, begin, callers, complete, fill, open, threads};
-use crate::sample::Sample;
 use crate::{ROUNDS, now, println};
+use turnlane_benchkit::{Disk, Sample};
 
 const LANES: [usize; 2] = [1, 64];
 /// How long one round takes.

@@ -18,20 +18,20 @@ pub(crate) async fn run() -> anyhow::Result<()> {
             continue;
         };
         server.thread().await?;
-        let empty = server.resident_mb()?;
+        let empty = server.program.resident_mb()?;
         let mut threads = Vec::new();
         for (step, count) in STEPS.into_iter().enumerate() {
             while threads.len() < count {
                 threads.push(server.thread().await?);
             }
-            figures[step][at] = (server.resident_mb()? - empty) * 1e3 / float(count);
+            figures[step][at] = (server.program.resident_mb()? - empty) * 1e3 / float(count);
         }
-        let before = server.resident_mb()?;
+        let before = server.program.resident_mb()?;
         for thread in &threads[..100] {
             let turn = server.begin(thread).await?;
             server.completed(&turn).await?;
         }
-        figures[3][at] = (server.resident_mb()? - before) * 1e3 / 100.0;
+        figures[3][at] = (server.program.resident_mb()? - before) * 1e3 / 100.0;
         server.end().await?;
     }
     table::head();

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use turnlane_benchkit::Whose;
-use turnlane_rpc::Duplex;
+use turnlane_benchkit::{Program, Whose};
 use turnlane_testkit::mock_model::MockModel;
-use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
+use turnlane_testkit::{TempHome, TestClient};
 
 /// A running server with one client that has said hello.
 pub(crate) struct Server {
-    pub(crate) process: TestProcess,
+    pub(crate) program: Program,
     pub(crate) client: TestClient,
     home: TempHome,
     /// From the start of the program to the answer to `initialize`.
@@ -28,18 +27,11 @@ impl Server {
 
     /// Starts it in this home.
     pub(crate) async fn start_in(whose: Whose, home: TempHome) -> anyhow::Result<Option<Self>> {
-        let Some(program) = whose.program()? else {
+        let began = turnlane_benchkit::now();
+        let Some(mut program) = Program::start(whose, &home, &["app-server"])? else {
             return Ok(None);
         };
-        let spec = ProcessSpec::new(program)
-            .args(["app-server"])
-            .envs(home.env());
-        let spec = spec.current_dir(home.workspace());
-        let began = turnlane_benchkit::now();
-        let mut process = TestProcess::start(spec)?;
-        let stdin = process.take_stdin().context("no standard input")?;
-        let stdout = process.take_stdout().context("no standard output")?;
-        let mut client = TestClient::new(Duplex::lines(stdout, stdin));
+        let mut client = TestClient::new(program.stdio()?);
         let params = json!({
             "clientInfo": {"name": "bench", "version": "0"},
             "capabilities": {"experimentalApi": true},
@@ -49,12 +41,12 @@ impl Server {
         if let Err(error) = greeted {
             bail!(
                 "{whose:?} did not start: {error}: {}",
-                process.stderr_tail()
+                program.process.stderr_tail()
             );
         }
         client.notify("initialized", json!({})).await?;
         Ok(Some(Self {
-            process,
+            program,
             client,
             home,
             started_in,
@@ -65,7 +57,7 @@ impl Server {
     pub(crate) async fn end(mut self) -> anyhow::Result<(Duration, TempHome)> {
         let began = turnlane_benchkit::now();
         self.client.finish().await?;
-        self.process.wait(Duration::from_secs(30)).await?;
+        self.program.process.wait(Duration::from_secs(30)).await?;
         Ok((began.elapsed(), self.home))
     }
 
@@ -115,23 +107,6 @@ impl Server {
         let status = &end["params"]["turn"]["status"];
         anyhow::ensure!(status == "completed", "{end}");
         Ok(())
-    }
-
-    /// Seconds the server itself has computed so far.
-    pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.pid()))?;
-        let after_name = stat.rsplit_once(") ").context("a stat line")?.1;
-        let fields: Vec<&str> = after_name.split(' ').collect();
-        let ticks =
-            |at: usize| -> anyhow::Result<u64> { Ok(fields.get(at).context("a field")?.parse()?) };
-        // Fields 14 and 15, counted from the state, which is field 3; ticks of 10 ms.
-        Ok(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)).as_secs_f64())
-    }
-
-    /// Megabytes it holds.
-    pub(crate) fn resident_mb(&self) -> anyhow::Result<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        Ok(self.process.rss_bytes()? as f64 / 1e6)
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
             if let Some(server) = Server::start_in(whose, home).await? {
                 used[at].add_time(server.started_in);
                 tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-                idle[at] = server.resident_mb()?;
+                idle[at] = server.program.resident_mb()?;
                 exits[at].add_time(server.end().await?.0);
             }
         }

@@ -63,7 +63,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         for (at, server) in servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
             let thread = server.thread().await?;
-            let before = server.cpu_seconds()?;
+            let before = server.program.cpu_seconds()?;
             for _ in 0..TURNS_PER_ROUND {
                 let began = turnlane_benchkit::now();
                 let turn = server.begin(&thread).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
                 server.completed(&turn).await?;
                 ends[at].add_time(began.elapsed());
             }
-            let used = server.cpu_seconds()? - before;
+            let used = server.program.cpu_seconds()? - before;
             cpu[at].push(used * 1e3 / float(TURNS_PER_ROUND));
         }
     }

@@ -58,7 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("turnlane-cli", ALL),
-    ("turnlane-benchkit", &[]),
+    ("turnlane-benchkit", &["turnlane-rpc", "turnlane-testkit"]),
     ("turnlane-testkit", &["turnlane-protocol", "turnlane-rpc"]),
 ];
 

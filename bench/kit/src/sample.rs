@@ -5,22 +5,24 @@
 
 use std::time::Duration;
 
+use crate::figures::{float, median};
+
 /// The rounds of one contender.
-#[derive(Default)]
-pub(crate) struct Sample {
+#[derive(Debug, Default)]
+pub struct Sample {
     times: Vec<Duration>,
     rates: Vec<f64>,
 }
 
 impl Sample {
     /// Adds a round: how long each operation took, and how long all of them together.
-    pub(crate) fn add(&mut self, times: Vec<Duration>, elapsed: Duration) {
+    pub fn add(&mut self, times: Vec<Duration>, elapsed: Duration) {
         self.rates.push(per_second(times.len(), elapsed));
         self.times.extend(times);
     }
 
     /// The given percentile in microseconds.
-    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+    pub fn percentile(&self, percent: usize) -> f64 {
         let mut times = self.times.clone();
         times.sort_unstable();
         times
@@ -29,19 +31,12 @@ impl Sample {
     }
 
     /// Operations per second, in the middle one of the rounds.
-    pub(crate) fn rate(&self) -> f64 {
-        median(&self.rates)
+    pub fn rate(&self) -> f64 {
+        median(self.rates.clone())
     }
 }
 
-/// The middle one.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-pub(crate) fn per_second(count: usize, elapsed: Duration) -> f64 {
-    count as f64 / elapsed.as_secs_f64()
+/// How many of them a second has.
+pub fn per_second(count: usize, elapsed: Duration) -> f64 {
+    float(count) / elapsed.as_secs_f64()
 }

@@ -15,14 +15,16 @@ const PAGE: usize = 4_096;
 const PAGES: u64 = 1_024;
 
 /// A file that is written to in a circle.
-pub(crate) struct Disk {
+#[derive(Debug)]
+pub struct Disk {
     file: File,
     at: u64,
     sample: Sample,
 }
 
 impl Disk {
-    pub(crate) fn in_folder(folder: &Path) -> anyhow::Result<Self> {
+    /// A file of its full size in this folder, which says which disk is measured.
+    pub fn in_folder(folder: &Path) -> anyhow::Result<Self> {
         let file = File::create(folder.join("limit"))?;
         for page in 0..PAGES {
             file.write_all_at(&[1; PAGE], page * PAGE as u64)?;
@@ -36,23 +38,28 @@ impl Disk {
     }
 
     /// Writes and syncs for so long.
-    pub(crate) fn round(&mut self, length: Duration) -> anyhow::Result<()> {
+    pub fn round(&mut self, length: Duration) -> anyhow::Result<()> {
         let mut times = Vec::new();
         let start = now();
         while start.elapsed() < length {
-            let sent = now();
-            self.file
-                .write_all_at(&[2; PAGE], self.at % PAGES * PAGE as u64)?;
-            self.file.sync_data()?;
-            times.push(sent.elapsed());
-            self.at += 1;
+            times.push(self.once()?);
         }
         self.sample.add(times, start.elapsed());
         Ok(())
     }
 
+    /// Writes and syncs once; how long it took. Belongs to no round.
+    pub fn once(&mut self) -> anyhow::Result<Duration> {
+        let sent = now();
+        let at = self.at % PAGES * PAGE as u64;
+        self.file.write_all_at(&[2; PAGE], at)?;
+        self.file.sync_data()?;
+        self.at += 1;
+        Ok(sent.elapsed())
+    }
+
     /// All rounds so far.
-    pub(crate) fn sample(&self) -> &Sample {
+    pub fn sample(&self) -> &Sample {
         &self.sample
     }
 }
