@@ -197,10 +197,14 @@ impl Batch {
         }
     }
 
-    /// Carries out what is to be carried out, as one transaction; how long its commit took, unless
-    /// it had nothing to write.
-    pub(super) fn attempt(&mut self, db: &Db<'_>) -> Result<Option<Duration>, Trouble> {
-        let attempted = self.transaction(db);
+    /// Carries out what is to be carried out, as one transaction, with `first` at its beginning, when
+    /// nobody else can write; how long its commit took, unless it had nothing to write.
+    pub(super) fn attempt(
+        &mut self,
+        db: &Db<'_>,
+        first: impl FnOnce(),
+    ) -> Result<Option<Duration>, Trouble> {
+        let attempted = self.transaction(db, first);
         if attempted.is_err() && !db.connection.is_autocommit() {
             // If even this fails, the writer's next attempt does as well and is dealt with then.
             let _ = db.connection.execute_batch("ROLLBACK");
@@ -213,9 +217,14 @@ impl Batch {
         self.guard = Guard::Savepoints;
     }
 
-    fn transaction(&mut self, db: &Db<'_>) -> Result<Option<Duration>, Trouble> {
+    fn transaction(
+        &mut self,
+        db: &Db<'_>,
+        first: impl FnOnce(),
+    ) -> Result<Option<Duration>, Trouble> {
         let changes = db.connection.total_changes();
         execute(db.connection, "BEGIN IMMEDIATE").map_err(Trouble::of)?;
+        first();
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if entry.refused.is_none() {
                 entry.failed = None;

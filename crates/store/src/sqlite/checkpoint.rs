@@ -59,6 +59,11 @@ impl LogWatch {
         }
     }
 
+    /// How long the log was after our last commit.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
     /// Whether the log need not be copied home when the store closes.
     pub(super) fn may_stay(&self) -> bool {
         match self.at_close {

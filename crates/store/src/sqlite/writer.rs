@@ -31,6 +31,7 @@ use crate::error::{Source, StoreError};
 use crate::sqlite::batch::{Batch, Left, Trouble};
 use crate::sqlite::checkpoint::{self, Due, LogWatch};
 use crate::sqlite::disk::Disk;
+use crate::sqlite::log_room::LogRoom;
 use crate::sqlite::open::{self, Place, Purpose};
 use crate::sqlite::strikes::Strikes;
 use crate::sqlite::waiting::{Taken, Waiting};
@@ -58,6 +59,7 @@ pub(super) struct Writer {
     disk: Disk,
     strikes: Strikes,
     log: LogWatch,
+    log_room: LogRoom,
     // Where the checkpoint thread is asked, once there is one: a short life needs none.
     checkpoints: Option<Arc<Waiting<()>>>,
     others: Vec<JoinHandle<()>>,
@@ -76,6 +78,7 @@ impl Writer {
     ) -> Self {
         // Taken before anybody can look: from here on a change by somebody else counts.
         let data_version = data_version(&connection);
+        let log_room = LogRoom::beside(&place);
         Self {
             shared,
             place,
@@ -86,6 +89,7 @@ impl Writer {
             disk,
             strikes: Strikes::default(),
             log,
+            log_room,
             checkpoints: None,
             others: Vec::new(),
             held: Some(held),
@@ -204,7 +208,15 @@ impl Writer {
             set.map_err(|error| Trouble::Broken(Arc::new(error)))?;
             self.level = Some(level);
         }
-        let took = batch.attempt(&self.shared.db(&self.connection))?;
+        let (log, room) = (&self.log, &mut self.log_room);
+        // What little room a full disk has is for what must be written.
+        let is_full = self.disk.full().is_some();
+        let make_room = || {
+            if !is_full {
+                room.make(log.pages());
+            }
+        };
+        let took = batch.attempt(&self.shared.db(&self.connection), make_room)?;
         self.shared.tally.committed(level, operations, took);
         Ok(())
     }
