@@ -154,10 +154,9 @@ fn stream_of(number: usize) -> String {
         json!({"type": "response.output_item.done", "output_index": 0, "item": whole}),
         json!({"type": "response.completed", "response": {"id": response, "status": "completed", "output": [whole], "usage": usage}}),
     ];
-    let mut stream = String::new();
-    for event in events {
+    let event = |event: &Value| {
         let kind = event["type"].as_str().unwrap_or_default();
-        stream.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
-    }
-    stream
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    events.iter().map(event).collect()
 }

@@ -134,7 +134,7 @@ mod tests {
         let (mut room, bytes) = room_in(&folder);
         room.make(1);
         let first = bytes();
-        assert!(first >= 33 * FRAME_BYTES && first <= 5_000 + GROW_BYTES_MAX);
+        assert!((33 * FRAME_BYTES..=5_000 + GROW_BYTES_MAX).contains(&first));
         room.make(1);
         assert_eq!(bytes(), first, "there is room already");
         let held = std::fs::read(&log).unwrap();
