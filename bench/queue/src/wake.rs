@@ -141,12 +141,13 @@ async fn beside(contender: &Contender) -> anyhow::Result<(Program, Wire)> {
 async fn by_command(contender: &mut Contender, thread: &str) -> anyhow::Result<Duration> {
     let before = contender.model.asked();
     let began = now();
-    let arguments = ["queue", "add", thread, "please do the work"];
+    let arguments = ["queue", "add", "--thread", thread, "please do the work"];
     let command = Program::start(Whose::Ours, &contender.home, &arguments)?;
     let mut command = command.context("ours is there")?;
-    let asked = contender.model.asked_by(before + 1).await?;
     let status = command.process.wait(Duration::from_secs(30)).await?;
+    // Before anything is waited for that only a command that did its work brings about.
     anyhow::ensure!(status.success(), "{}", command.process.stderr_tail());
+    let asked = contender.model.asked_by(before + 1).await?;
     contender.wire.until("turn/completed").await?;
     Ok(asked - began)
 }
