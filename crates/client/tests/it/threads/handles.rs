@@ -172,7 +172,7 @@ async fn a_file_that_is_not_there_is_found_before_anything_is_sent() {
     let turn = thread.turn("look").attach(missing).await.unwrap_err();
     assert!(matches!(
         turn,
-        TurnError::AttachmentNotFound { path } if path.ends_with("work/missing.png")
+        TurnError::AttachmentNotFound { path } if path.ends_with("srv/missing.png")
     ));
     nothing_was_sent(&mut double, &client).await;
 }
