@@ -153,8 +153,16 @@ impl Client {
     }
 
     /// What the server tells, as far as `filter` wants it.
+    ///
+    /// Events of a thread come to those who opened it: a thread of this client that was opened on an
+    /// earlier connection is resumed on the present one.
     pub fn events(&self, filter: Filter) -> EventStream {
-        self.owner.router.events(filter)
+        let thread = filter.thread.clone();
+        let events = self.owner.router.events(filter);
+        if let Some(thread) = thread {
+            crate::thread::listen_soon(&self.owner, &thread);
+        }
+        events
     }
 
     /// How the connection stands.

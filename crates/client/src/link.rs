@@ -250,6 +250,16 @@ impl Link {
         server.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Which connection calls are sent on, from 1; 0 while there is none.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.wire().map_or(0, |wire| wire.generation)
+    }
+
+    /// Runs something beside its caller, for as long as the link's runtime lives.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.runtime.spawn(work);
+    }
+
     pub(crate) fn connection(&self) -> watch::Receiver<Connection> {
         self.0.connection.subscribe()
     }

@@ -17,7 +17,7 @@ use self::wire::is_failed;
 pub(crate) use self::wire::{Whereabouts, delete, holds, row_of, view, whereabouts};
 use crate::call::CallOptions;
 use crate::core::Owner;
-use crate::error::{CallError, TransportError, TurnError, map};
+use crate::error::{CallError, TurnError, map};
 use crate::event::{EventBody, Place, QueueNotice};
 use crate::feed::{Fed, TurnFeed};
 use crate::hooks::{HookReport, MainStatus};
@@ -28,9 +28,6 @@ use crate::thread::Thread;
 use crate::turn::{Asked, Bound, Gathered, Turn, TurnBuilder, ended, lookup, missing};
 
 const ADD: &str = "thread/queue/add";
-
-/// How often a row is looked for when nothing is told about it.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What waits in a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,6 +105,9 @@ impl QueuedTurn {
     /// ended as [`TurnStatus::Interrupted`]. Dropping the future changes nothing.
     pub async fn outcome(&self) -> Result<TurnOutcome, TurnError> {
         let mut feed = self.owner.router.expect(self.thread.id());
+        // Without it an end would be noticed only by looking.
+        crate::thread::listen(&self.owner, self.thread.id()).await;
+        let mut patience = lookup::Patience::default();
         // Only Turnlane says which row runs; elsewhere a row that is nowhere may be about to.
         let mut is_sure = self.owner.is_turnlane();
         loop {
@@ -123,12 +123,12 @@ impl QueuedTurn {
                     let hooks = HookReport::default();
                     return Ok(Gathered::default().outcome(self.thread.id(), view, hooks));
                 }
+                Ok(Fate::Open | Fate::Nowhere) => patience.restore(),
                 // After a lost connection the next one is waited for below.
-                Ok(Fate::Open | Fate::Nowhere)
-                | Err(TurnError::Call(CallError::Transport(TransportError::Closed { .. }))) => {}
+                Err(error) if patience.bears(&error) => {}
                 Err(error) => return Err(error),
             }
-            let news = self.news(&mut feed).await?;
+            let news = self.news(&mut feed, patience.next_look()).await?;
             is_sure = self.owner.is_turnlane() || news == News::None;
         }
     }
@@ -163,6 +163,11 @@ impl QueuedTurn {
                 Some(view) if lookup::has_ended(&view) => Fate::Ended(Box::new(view)),
                 Some(_) => Fate::Open,
                 None => Fate::Nowhere,
+            }),
+            // One that was put back meanwhile has a turn in the history that was not its last.
+            Whereabouts::Unseen => Ok(match self.latest().await? {
+                Some(view) if view.status == TurnStatus::Completed => Fate::Ended(Box::new(view)),
+                Some(_) | None => Fate::Open,
             }),
         }
     }
@@ -207,8 +212,8 @@ impl QueuedTurn {
     }
 
     /// Waits until something may have changed about the row.
-    async fn news(&self, feed: &mut TurnFeed) -> Result<News, TurnError> {
-        let look = tokio::time::sleep(LOOK_EVERY);
+    async fn news(&self, feed: &mut TurnFeed, look: Duration) -> Result<News, TurnError> {
+        let look = tokio::time::sleep(look);
         tokio::pin!(look);
         loop {
             let fed = tokio::select! {

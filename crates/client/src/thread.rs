@@ -25,7 +25,7 @@ pub use api::{
     ForkParams, ThreadReadParams, ThreadResumeParams, ThreadRollbackParams, ThreadStartParams,
     TurnStartParams,
 };
-pub(crate) use resume::resume_all;
+pub(crate) use resume::{listen, listen_soon, resume_all};
 pub(crate) use state::{Activity, Registry, ThreadState};
 pub use view::{
     ItemEntry, ItemPage, SkillsEntry, SkillsList, ThreadIdPage, ThreadPage, ThreadStatus,

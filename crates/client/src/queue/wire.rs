@@ -30,6 +30,19 @@ pub(crate) enum Whereabouts {
     Runs,
     /// Neither.
     Gone,
+    /// Neither, but the queue changed while its pages were read: it may have moved between two.
+    Unseen,
+}
+
+/// A queue as its pages showed it.
+struct Shown {
+    rows: Vec<Value>,
+    /// What the last page said of the lane.
+    state: Map<String, Value>,
+    /// What ran while each page was read.
+    running: Vec<Value>,
+    /// Whether all pages are of the same queue. Codex does not tell, and is believed.
+    is_one: bool,
 }
 
 /// `thread/queue/delete`.
@@ -52,18 +65,23 @@ pub(crate) async fn delete(
 }
 
 /// All rows, and what the server says of the lane.
-async fn rows(
-    core: &Core,
-    thread: &ThreadId,
-) -> Result<(Vec<Value>, Map<String, Value>), CallError> {
+async fn rows(core: &Core, thread: &ThreadId) -> Result<Shown, CallError> {
     let mut pages = Pages::new(LIST, json!({"threadId": thread}));
-    let mut rows = Vec::new();
-    let mut state = Map::new();
+    let mut shown = Shown {
+        rows: Vec::new(),
+        state: Map::new(),
+        running: Vec::new(),
+        is_one: true,
+    };
     while let Some((page, besides)) = pages.next_with_state(core).await? {
-        rows.extend(page);
-        state = besides;
+        shown.rows.extend(page);
+        let is_first = shown.running.is_empty();
+        shown.is_one &= is_first || shown.state.get("revision") == besides.get("revision");
+        let running = besides.get("running").cloned();
+        shown.running.push(running.unwrap_or_default());
+        shown.state = besides;
     }
-    Ok((rows, state))
+    Ok(shown)
 }
 
 /// Where a row is among rows.
@@ -78,27 +96,24 @@ pub(super) fn is_failed(row: &Value) -> bool {
     row.pointer("/status/type").and_then(Value::as_str) == Some("failed")
 }
 
-/// The row that runs, or is about to.
-fn running(state: &Value) -> Option<&str> {
-    state.pointer("/running/queuedTurnId")?.as_str()
-}
-
 /// Where a row is.
 pub(crate) async fn whereabouts(
     core: &Core,
     thread: &ThreadId,
     row: &QueuedTurnId,
 ) -> Result<Whereabouts, CallError> {
-    let (mut rows, state) = rows(core, thread).await?;
-    let state = Value::Object(state);
-    if let Some(position) = index_of(&rows, row) {
-        let row = rows.swap_remove(position as usize);
+    let mut shown = rows(core, thread).await?;
+    if let Some(position) = index_of(&shown.rows, row) {
+        let row = shown.rows.swap_remove(position as usize);
         return Ok(Whereabouts::Waits { position, row });
     }
-    if running(&state) == Some(row.as_str()) {
-        return Ok(Whereabouts::Runs);
+    let is_it =
+        |running: &Value| running.get("queuedTurnId").and_then(Value::as_str) == Some(row.as_str());
+    match shown.running.last() {
+        Some(running) if is_it(running) => Ok(Whereabouts::Runs),
+        _ if shown.is_one => Ok(Whereabouts::Gone),
+        _ => Ok(Whereabouts::Unseen),
     }
-    Ok(Whereabouts::Gone)
 }
 
 /// The row in which a turn waits.
@@ -107,31 +122,29 @@ pub(crate) async fn row_of(
     thread: &ThreadId,
     turn: &TurnId,
 ) -> Result<Option<QueuedTurnId>, CallError> {
-    let (rows, _) = rows(core, thread).await?;
+    let shown = rows(core, thread).await?;
     let is_it = |row: &&Value| row.get("turnId").and_then(Value::as_str) == Some(turn.as_str());
-    let row = rows.iter().find(is_it);
+    let row = shown.rows.iter().find(is_it);
     let id = row.and_then(|row| row.get("id")).and_then(Value::as_str);
     Ok(id.map(QueuedTurnId::from))
 }
 
-/// Whether a turn waits in the queue, or is about to run from it.
+/// Whether a turn waits in the queue, or is about to run from it; also when that cannot be told.
 pub(crate) async fn holds(
     core: &Core,
     thread: &ThreadId,
     turn: &TurnId,
 ) -> Result<bool, CallError> {
-    let (rows, state) = rows(core, thread).await?;
-    let running = state
-        .get("running")
-        .and_then(|running| running.get("turnId"));
-    let waiting = rows.iter().map(|row| row.get("turnId"));
-    let mut turns = waiting.chain([running]).flatten().filter_map(Value::as_str);
-    Ok(turns.any(|id| id == turn.as_str()))
+    let shown = rows(core, thread).await?;
+    let all = shown.rows.iter().chain(shown.running.last());
+    let turns = all.filter_map(|row| row.get("turnId"));
+    let mut turns = turns.filter_map(Value::as_str);
+    Ok(turns.any(|id| id == turn.as_str()) || !shown.is_one)
 }
 
 /// What waits in a lane.
 pub(crate) async fn view(thread: &Thread) -> Result<QueueView, CallError> {
-    let (rows, state) = rows(&thread.owner, thread.id()).await?;
+    let Shown { rows, state, .. } = rows(&thread.owner, thread.id()).await?;
     let rows = rows.into_iter().filter_map(|raw| {
         let id = QueuedTurnId::from(raw.get("id")?.as_str()?);
         let state = raw.pointer("/status/type").and_then(Value::as_str);

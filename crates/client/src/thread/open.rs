@@ -19,7 +19,7 @@ use crate::core::{Core, Owner};
 use crate::error::{CallError, ThreadError, map};
 use crate::hooks::{HookRunner, HookSet, MainStatus, Subject, register};
 use crate::ids::{ThreadId, TurnId};
-use crate::link::Repeat;
+use crate::link::{Link, Repeat};
 use crate::params::{absolute_cwd, put, thread_fields};
 use crate::policy;
 use crate::profile::Profile;
@@ -221,6 +221,7 @@ async fn call(
         }
         Origin::New | Origin::Fork { .. } => None,
     };
+    let generation = core.link().map_or(0, Link::generation);
     let answer: Answer = core
         .call_as(method, &params, Repeat::Never, CallOptions::default())
         .await
@@ -253,6 +254,7 @@ async fn call(
             } else {
                 Attention::None
             },
+            generation,
         },
         words,
     );

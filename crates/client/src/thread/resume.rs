@@ -1,9 +1,10 @@
 //! Threads on another connection: who must hear of them again.
 //!
-//! The invariant here: a thread is resumed once per connection, with the policies it was opened with
-//! and from the event that was seen last; the feeds are told only afterwards, so that whoever looks a
-//! turn up is a subscriber of its thread already. A connection that is lost meanwhile is left to the
-//! next one.
+//! The invariant here: a thread that somebody listens to is resumed on every connection, with the
+//! policies it was opened with and from the event that was seen last: when the connection comes, or
+//! when the first one listens who did not before. The feeds are told of the connection only
+//! afterwards, so that whoever looks a turn up is a subscriber of its thread already. A connection
+//! that is lost meanwhile is left to the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use super::state::{Attention, Known, Opened};
 use crate::call::CallOptions;
 use crate::core::Core;
 use crate::error::CallError;
-use crate::link::{Connection, Repeat};
+use crate::ids::ThreadId;
+use crate::link::{Connection, Link, Repeat};
 
 /// How long one thread may hold up the others.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +49,33 @@ pub(crate) fn resume_all(core: &Arc<Core>, generation: u64) {
     });
 }
 
+/// For those who begin to listen: subscribes again to a thread that was opened on an earlier
+/// connection and that nobody listened to when the present one came. Nothing when its events come.
+///
+/// Whoever listens is in the router's table before, so that a connection which comes meanwhile
+/// resumes the thread by itself. When it cannot be resumed, that is the same as in [`resume_all`].
+pub(crate) async fn listen(core: &Core, thread: &ThreadId) {
+    if let Some(known) = unheard(core, thread) {
+        resume(core, &known).await;
+    }
+}
+
+/// As [`listen`] for those who cannot wait.
+pub(crate) fn listen_soon(core: &Arc<Core>, thread: &ThreadId) {
+    let (Some(known), Ok(link)) = (unheard(core, thread), core.link()) else {
+        return;
+    };
+    let core = Arc::clone(core);
+    link.spawn(async move { resume(&core, &known).await });
+}
+
+/// The thread, if it has a handle and its events do not come on the present connection.
+fn unheard(core: &Core, thread: &ThreadId) -> Option<Arc<Known>> {
+    let known = core.registry.find(thread)?;
+    let generation = core.link().map_or(0, Link::generation);
+    (known.opened_on() < generation && !known.is_closed()).then_some(known)
+}
+
 /// Whether the connection is still the one that was resumed on.
 fn is_current(core: &Core, generation: u64) -> bool {
     core.link().is_ok_and(|link| {
@@ -59,6 +88,7 @@ fn is_current(core: &Core, generation: u64) -> bool {
 
 async fn resume(core: &Core, known: &Known) {
     let words = known.words();
+    let generation = core.link().map_or(0, Link::generation);
     match send(core, known).await {
         Ok(answer) => known.opened(
             Opened {
@@ -67,6 +97,7 @@ async fn resume(core: &Core, known: &Known) {
                 activity: answer.activity(),
                 position: answer.position(),
                 attention: Attention::None,
+                generation,
             },
             words,
         ),

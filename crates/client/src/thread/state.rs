@@ -114,6 +114,8 @@ struct Mutable {
     /// How many words about its activity were seen; tells whether an answer is older than a word.
     words: u64,
     attention: Attention,
+    /// The connection on which it was opened last, counted from 1: its events come there.
+    opened_on: u64,
     archive: Option<watch::Receiver<Archived>>,
 }
 
@@ -138,6 +140,8 @@ pub(super) struct Opened {
     pub(super) activity: Option<Activity>,
     pub(super) position: Option<Position>,
     pub(super) attention: Attention,
+    /// The connection that was there when it was asked for; a later one may have been answered on.
+    pub(super) generation: u64,
 }
 
 impl Known {
@@ -201,6 +205,7 @@ impl Known {
         let mut mutable = self.mutable();
         mutable.effective = opened.effective;
         mutable.asked = opened.asked;
+        mutable.opened_on = mutable.opened_on.max(opened.generation);
         if opened.attention == Attention::Needed {
             mutable.attention = Attention::Needed;
         }
@@ -218,6 +223,11 @@ impl Known {
 
     pub(super) fn attention(&self) -> Attention {
         self.mutable().attention
+    }
+
+    /// The connection on which its events come, if any; an older one is gone.
+    pub(super) fn opened_on(&self) -> u64 {
+        self.mutable().opened_on
     }
 
     pub(super) fn asked(&self) -> Map<String, Value> {

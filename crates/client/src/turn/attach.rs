@@ -16,9 +16,6 @@ use crate::ids::{ThreadId, TurnId};
 use crate::outcome::{TurnOutcome, TurnStatus, TurnView};
 use crate::queue;
 
-/// How often a turn is looked for about which nothing is told.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-
 /// The end of a turn.
 pub(super) async fn outcome(
     core: &Core,
@@ -26,18 +23,22 @@ pub(super) async fn outcome(
     turn: &TurnId,
 ) -> Result<TurnOutcome, TurnError> {
     let mut feed = core.router.follow(thread, turn);
+    // Without it an end would be noticed only by looking.
+    crate::thread::listen(core, thread).await;
+    let mut patience = lookup::Patience::default();
     let mut gathered = Gathered::default();
     // It may have been there for a while.
     gathered.missed();
     loop {
         match look(core, thread, turn).await {
             Ok(Some(view)) => return Ok(ended(core, thread, gathered, view).await),
+            Ok(None) => patience.restore(),
             // After a lost connection the next one is waited for below.
-            Ok(None)
-            | Err(TurnError::Call(CallError::Transport(TransportError::Closed { .. }))) => {}
+            Err(error) if patience.bears(&error) => {}
             Err(error) => return Err(error),
         }
-        match news(&mut feed, turn, &mut gathered).await {
+        let look = patience.next_look();
+        match news(&mut feed, turn, &mut gathered, look).await {
             News::Ended(view) => return Ok(ended(core, thread, gathered, *view).await),
             News::Closed(why) => return Err(CallError::Transport(why).into()),
             News::TooMuch => feed = core.router.follow(thread, turn),
@@ -57,8 +58,8 @@ enum News {
     Perhaps,
 }
 
-async fn news(feed: &mut TurnFeed, turn: &TurnId, gathered: &mut Gathered) -> News {
-    let look = tokio::time::sleep(LOOK_EVERY);
+async fn news(feed: &mut TurnFeed, turn: &TurnId, gathered: &mut Gathered, look: Duration) -> News {
+    let look = tokio::time::sleep(look);
     tokio::pin!(look);
     loop {
         let fed = tokio::select! {

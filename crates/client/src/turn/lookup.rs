@@ -1,15 +1,19 @@
 //! Turns in the history of a thread: how one is found again, and what it has produced.
 //!
-//! The invariant here: only a lost connection and a missing answer are errors. A server that refuses
-//! says that it does not have the turn, which is what [`None`] means; one that has no pages is asked
-//! for the whole thread. That there is no history at all is an error in [`find_told`] only.
+//! The invariant here: that there is no such turn is said by the server and never concluded from an
+//! answer that is none. One that refuses says that it does not have the turn, which is what [`None`]
+//! means; one that could not read its store has said nothing. One that has no pages is asked for the
+//! whole thread. That there is no history at all is an error in [`find_told`] only.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use turnlane_protocol::error::INTERNAL_ERROR;
 
 use super::gather::{self, Author};
 use crate::call::CallOptions;
 use crate::core::Core;
-use crate::error::CallError;
+use crate::error::{CallError, RpcError, TransportError, TurnError};
 use crate::event::{Item, item_from_json};
 use crate::ids::{ThreadId, TurnId};
 use crate::link::Repeat;
@@ -19,6 +23,65 @@ use crate::outcome::{TurnStatus, TurnView};
 const PAGE: u32 = 100;
 /// Where a server that never ends is left.
 const PAGES_MAX: usize = 100_000;
+
+/// How often those who wait look when nothing is told.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How soon they look again when the last look told nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often in a row a server may be unable to tell before whoever waits is told so.
+const TROUBLES_MAX: u32 = 5;
+
+/// How long somebody who waits bears a server that cannot tell.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    troubles: u32,
+}
+
+impl Patience {
+    /// The server has told something.
+    pub(crate) fn restore(&mut self) {
+        self.troubles = 0;
+    }
+
+    /// Whether to look again after this error; after a lost connection always, since the next one
+    /// says more.
+    pub(crate) fn bears(&mut self, error: &TurnError) -> bool {
+        let TurnError::Call(error) = error else {
+            return false;
+        };
+        match error {
+            CallError::Transport(TransportError::Closed { .. }) => true,
+            CallError::Overloaded { .. } => self.bears_one_more(),
+            CallError::Rpc(error) if is_unable(error) => self.bears_one_more(),
+            _ => false,
+        }
+    }
+
+    fn bears_one_more(&mut self) -> bool {
+        self.troubles += 1;
+        self.troubles < TROUBLES_MAX
+    }
+
+    /// When to look again although nothing is told.
+    pub(crate) fn next_look(&self) -> Duration {
+        if self.troubles > 0 {
+            LOOK_AGAIN
+        } else {
+            LOOK_EVERY
+        }
+    }
+}
+
+/// Whether a server did not refuse but could not answer: it is stopping, or its store is in trouble.
+fn is_unable(error: &RpcError) -> bool {
+    error.code == INTERNAL_ERROR
+}
+
+/// Whether an answer says that there is no such history. Codex says it with all kinds of errors.
+fn says_none(core: &Core, error: &RpcError) -> bool {
+    !core.is_turnlane() || !is_unable(error)
+}
 
 /// The newest turn that is `wanted`; none also where there is no history to look at.
 pub(crate) async fn find(
@@ -43,7 +106,8 @@ pub(super) async fn find_told(
     loop {
         let turns = match pages.next(core).await {
             Ok(Some(turns)) => turns,
-            Ok(None) | Err(CallError::Rpc(_)) => return Ok(None),
+            Ok(None) => return Ok(None),
+            Err(CallError::Rpc(error)) if says_none(core, &error) => return Ok(None),
             Err(CallError::Unsupported { .. }) => return find_whole(core, thread, wanted).await,
             Err(error) => return Err(error),
         };
@@ -67,7 +131,7 @@ async fn find_whole(
         .await
     {
         Ok(answer) => answer,
-        Err(CallError::Rpc(_)) => return Ok(None),
+        Err(CallError::Rpc(error)) if says_none(core, &error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let turns = answer.pointer("/thread/turns").and_then(Value::as_array);

@@ -26,4 +26,5 @@ mod rig;
 mod streams;
 mod threads;
 mod turns;
+mod waiting;
 mod world;

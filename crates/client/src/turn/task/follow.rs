@@ -321,6 +321,10 @@ impl Task {
                 let found = lookup::by_id(core, thread, turn).await?;
                 Ok(found.map_or(Seen::Absent, Seen::of))
             }
+            Whereabouts::Unseen => {
+                let found = lookup::by_id(core, thread, turn).await?;
+                Ok(found.map_or(Seen::Running, Seen::of))
+            }
         }
     }
 }
