@@ -31,9 +31,9 @@ struct Daemon {
     version: String,
 }
 
-/// The file of a daemon; dropping it removes it.
+/// The file of a daemon; dropping it removes it, unless it is a successor's by now.
 pub(super) struct Record {
-    path: PathBuf,
+    home: PathBuf,
 }
 
 /// Whoever serves a home already.
@@ -78,14 +78,19 @@ impl Record {
             let _ = fs::remove_file(&new);
             let _ = fs::remove_file(&path);
         }
-        Self { path }
+        Self {
+            home: home.to_owned(),
+        }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // One that is left does no harm.
-        let _ = fs::remove_file(&self.path);
+        // While our last turns came to their end, another daemon may have begun to serve.
+        if read(&self.home).is_some_and(|daemon| daemon.pid == std::process::id()) {
+            // One that is left does no harm.
+            let _ = fs::remove_file(path(&self.home));
+        }
     }
 }
 
