@@ -4,7 +4,7 @@ mod against_codex;
 mod busy;
 mod daemon;
 mod files;
-mod kills;
+pub(crate) mod kills;
 mod lines;
 mod others;
 mod people;

@@ -1,5 +1,6 @@
 //! `turnlane serve` as real processes: the daemon of a home, its clients, and its deaths.
 
+mod bound;
 mod draining;
 mod life;
 mod many;
@@ -18,6 +19,7 @@ use turnlane_testkit::wait::{DEADLINE, eventually};
 use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
 
 use crate::app_server::{greet, ok};
+use crate::exec::kills::is_full;
 
 /// A daemon that is ready.
 pub(crate) struct Daemon {

@@ -27,7 +27,7 @@ const BEHIND_MS: [u64; 3] = [3, 15, 80];
 /// After so many kills there is another thread, so that histories stay short.
 const KILLS_OF_A_THREAD: usize = 25;
 
-fn is_full() -> bool {
+pub(crate) fn is_full() -> bool {
     std::env::var_os("TURNLANE_TEST_FULL").is_some()
 }
 
@@ -36,16 +36,20 @@ fn kills() -> usize {
     if is_full() { 200 } else { 20 }
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var("TURNLANE_TEST_SEED").ok();
     given.and_then(|seed| seed.parse().ok()).unwrap_or(6)
 }
 
 /// Numbers that look random and are the same for the same seed.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 27)) % end
@@ -214,7 +218,7 @@ async fn is_whole(world: &World, thread: &str, said: &BTreeMap<String, Vec<Value
 async fn a_run_that_is_killed_at_any_moment_can_be_resumed_and_leaves_no_process() {
     let seed = seed();
     eprintln!("seed {seed}, {} kills", kills());
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let world = World::new(reply).await;
     let mut thread: Option<String> = None;
     let mut said = BTreeMap::new();

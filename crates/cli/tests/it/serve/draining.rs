@@ -1,8 +1,11 @@
 //! Queues are drained from the start on, with nobody connected, and lanes of the dead go on elsewhere.
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnlane_testkit::TestClient;
 use turnlane_testkit::mock_model::{At, Gate, Reply};
-use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::{Daemon, add, drained, turns};
 use crate::app_server::{Served, ok, thread};
@@ -94,16 +97,22 @@ async fn lanes_of_a_worker_that_dies_are_taken_over_while_it_serves() {
     let mut other = served.stdio().await;
     let id = thread(&mut other.client, &served.work(), json!({})).await;
     add(&mut other.client, &id, "hold", json!({"onCrash": "retry"})).await;
-    add(&mut other.client, &id, "behind", json!({})).await;
+    for text in ["behind", "last"] {
+        add(&mut other.client, &id, text, json!({})).await;
+    }
     gate.reached().await;
+    let mut client = daemon.unix().await;
     other.process.kill9().await.unwrap();
     gate.release();
-    let mut client = daemon.unix().await;
-    drained(&mut client, &id).await;
+    // No client asks for it: a dead worker is noticed within half a second.
+    let soon = Duration::from_secs(10);
+    let taken = within("the takeover", soon, drained(&mut client, &id));
+    taken.await.unwrap();
     let expected = [
         ("hold", "interrupted"),
         ("hold", "completed"),
         ("behind", "completed"),
+        ("last", "completed"),
     ];
     let expected = expected.map(|(text, status)| (text.to_owned(), status.to_owned()));
     assert_eq!(turns(&mut client, &id).await, expected);
@@ -113,4 +122,65 @@ async fn lanes_of_a_worker_that_dies_are_taken_over_while_it_serves() {
         .wait_for_stderr_line(told, DEADLINE)
         .await
         .unwrap();
+}
+
+/// What three places say of a pause: the list, the thread, and what is told to whoever subscribes.
+async fn paused(client: &mut TestClient, thread: &str) -> [Value; 3] {
+    let lane = json!({"threadId": thread});
+    let list = ok(client, "thread/queue/list", lane.clone()).await;
+    let read = ok(client, "thread/read", lane.clone()).await;
+    ok(client, "thread/resume", lane).await;
+    let changed = client.message("thread/queue/changed").await.unwrap();
+    [
+        list["paused"].clone(),
+        read["thread"]["queue"]["paused"].clone(),
+        changed["params"]["paused"].clone(),
+    ]
+}
+
+#[tokio::test]
+async fn a_pause_outlives_kills_and_ends_by_resume_alone() {
+    let (served, gate) = gated().await;
+    let mut daemon = Daemon::start(&served.home, &[]).await;
+    let mut client = daemon.unix().await;
+    let id = thread(&mut client, &served.work(), json!({})).await;
+    add(&mut client, &id, "hold", json!({"onCrash": "continue"})).await;
+    add(&mut client, &id, "later", json!({})).await;
+    gate.reached().await;
+    // It stops claims only: what runs goes on, until the kill.
+    let pause = json!({"threadId": id, "reason": "lunch"});
+    let state = ok(&mut client, "thread/queue/pause", pause).await;
+    assert_eq!(state["paused"]["reason"], "lunch", "{state}");
+    let since = state["paused"].clone();
+    for text in ["one more", "and one"] {
+        daemon.process.kill9().await.unwrap();
+        daemon = Daemon::start(&served.home, &[]).await;
+        client = daemon.unix().await;
+        for shown in paused(&mut client, &id).await {
+            assert_eq!(shown, since);
+        }
+        add(&mut client, &id, text, json!({})).await;
+        let changed = |told: &Value| {
+            let rows = told["params"]["queuedTurns"].as_array();
+            let has = |row: &Value| row["input"][0]["text"] == text;
+            rows.is_some_and(|rows| rows.iter().any(has))
+        };
+        let told = client.find("the row", changed).await.unwrap();
+        assert_eq!(told["params"]["paused"], since, "an add does not end it");
+        assert_eq!(daemon.metric("turnlane_turns_running").await, 0);
+    }
+    assert_eq!(served.mock.requests().len(), 1, "nothing was claimed");
+    let lane = json!({"threadId": id});
+    let state = ok(&mut client, "thread/queue/resume", lane).await;
+    assert_eq!(state["paused"], Value::Null);
+    gate.release();
+    drained(&mut client, &id).await;
+    let expected = [
+        ("hold", "interrupted"),
+        ("later", "completed"),
+        ("one more", "completed"),
+        ("and one", "completed"),
+    ];
+    let expected = expected.map(|(text, status)| (text.to_owned(), status.to_owned()));
+    assert_eq!(turns(&mut client, &id).await, expected);
 }

@@ -1,31 +1,52 @@
 //! A daemon that is restarted under load: its clients come back, and miss no turn that was completed.
+//!
+//! Each client follows its turns in two ways that must agree: by the outcome of every turn that it
+//! queued, and by a stream of events, which shows each end once, or says that something may be missing
+//! and then the history has it. A turn that was cut off holds its lane, and its client tries it again.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use rustix::process::Signal;
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
-use turnlane::{Client, Endpoint, Filter, Reconnect, TurnStatus};
+use serde_json::json;
+use tokio::sync::{Barrier, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use turnlane::{
+    CallError, CallOptions, Client, Endpoint, EventBody, EventStream, Filter, QueuedTurn,
+    Reconnect, Thread, TransportError, TurnError, TurnStatus,
+};
 use turnlane_testkit::TempHome;
-use turnlane_testkit::wait::{DEADLINE, within};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
-use super::Daemon;
+use super::{Daemon, drained, is_full, turns};
 
-/// How many clients are connected, and how many turns each of them queues between two restarts.
+/// How many clients are connected.
+const CLIENTS: usize = 50;
+/// How many of them share a thread with another one.
+const SHARING: usize = 10;
+
+/// How many turns each client queues before each of so many restarts.
 fn size() -> (usize, usize) {
-    match std::env::var_os("TURNLANE_TEST_FULL") {
-        Some(_) => (50, 6),
-        None => (10, 4),
+    if is_full() { (6, 10) } else { (2, 2) }
+}
+
+/// By turns in order and by force.
+fn signal_of(round: usize) -> Signal {
+    if round.is_multiple_of(2) {
+        Signal::TERM
+    } else {
+        Signal::KILL
     }
 }
 
-const SCRIPT: &str = "version: 1
+pub(super) const SCRIPT: &str = "version: 1
 fallback:
-  - say: {text: \"You said: {input}, and said it at some length.\", chunk: 6, delta_ms: 2}";
+  - say: {text: \"You said: {input}, and said it at some length.\", chunk: 6, delta_ms: 20}";
 
 /// Half of the clients use the socket, the others the websocket.
-async fn connect(daemon: &Daemon, who: usize) -> Client {
+pub(super) async fn connect(daemon: &Daemon, who: usize) -> Client {
     let endpoint = if who.is_multiple_of(2) {
         Endpoint::Unix(daemon.socket.clone())
     } else {
@@ -40,77 +61,234 @@ async fn connect(daemon: &Daemon, who: usize) -> Client {
     client.connect().await.unwrap()
 }
 
-/// Queues turns in rounds and waits for the end of each; what was said.
-async fn work(client: Client, who: usize, rounds: usize, begin: Arc<Barrier>) -> usize {
-    let thread = client.threads().start(".");
-    let thread = thread.await.unwrap();
-    // Somebody who listens is told of every end at once, also after a reconnect.
+/// What a stream of events has shown of a thread.
+#[derive(Default)]
+struct Heard {
+    /// How often the end of a turn was told.
+    told: HashMap<String, usize>,
+    /// What the history had of ended turns after the stream said that something may be missing.
+    read: HashSet<String>,
+    gaps: usize,
+}
+
+impl Heard {
+    /// Follows until each of the turns that `ends` names is known to have been completed.
+    async fn follow(
+        mut self,
+        thread: Thread,
+        mut events: EventStream,
+        mut ends: oneshot::Receiver<Vec<String>>,
+    ) -> Self {
+        let mut wanted: Option<Vec<String>> = None;
+        loop {
+            let knows = |turn: &String| self.told.contains_key(turn) || self.read.contains(turn);
+            if wanted.as_ref().is_some_and(|all| all.iter().all(knows)) {
+                return self;
+            }
+            let event = tokio::select! {
+                all = &mut ends, if wanted.is_none() => {
+                    wanted = Some(all.unwrap());
+                    continue;
+                }
+                event = events.next() => event.unwrap(),
+            };
+            match event.body {
+                EventBody::TurnCompleted(turn) if turn.status == TurnStatus::Completed => {
+                    *self.told.entry(turn.id.as_str().to_owned()).or_default() += 1;
+                }
+                EventBody::Reconnected { .. } => {
+                    self.gaps += 1;
+                    self.read_history(&thread).await;
+                }
+                EventBody::TooSlow => panic!("a stream was not read"),
+                _ => {}
+            }
+        }
+    }
+
+    async fn read_history(&mut self, thread: &Thread) {
+        let mut turns = thread.turns();
+        while let Some(turn) = turns.next().await {
+            match turn {
+                Ok(turn) if turn.status == TurnStatus::Completed => {
+                    self.read.insert(turn.id.as_str().to_owned());
+                }
+                Ok(_) => {}
+                // The connection was lost again, which the stream says too.
+                Err(CallError::Transport(TransportError::Closed { .. })) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// The end of a turn that completes in the end; one that a crash has cut off is tried again, and how
+/// often it was.
+pub(super) async fn completed(
+    client: &Client,
+    thread: &Thread,
+    turn: &QueuedTurn,
+    text: &str,
+) -> (String, usize) {
+    let mut cut_off = 0;
+    loop {
+        let outcome = within(text, DEADLINE, turn.outcome()).await.unwrap();
+        match outcome {
+            Ok(outcome) => {
+                assert_eq!(outcome.status, TurnStatus::Completed, "{text}: {outcome:?}");
+                let said = format!("You said: {text}, and said it at some length.");
+                assert_eq!(outcome.text, Some(said));
+                return (outcome.turn.as_str().to_owned(), cut_off);
+            }
+            Err(TurnError::Failed { info, .. }) => {
+                let why = "queued turn was interrupted because its worker stopped";
+                assert_eq!(info.message, why, "{text}");
+                cut_off += 1;
+            }
+            Err(error) => panic!("{text}: {error:?}"),
+        }
+        let row = json!({"threadId": thread.id(), "queuedTurnId": turn.id()});
+        let again = client.call_raw("thread/queue/retry", row, CallOptions::default());
+        match again.await {
+            // Without an answer it was tried again, or the next look shows that it was not.
+            Ok(_) | Err(CallError::Transport(TransportError::Closed { .. })) => {}
+            Err(error) => panic!("{text}: {error:?}"),
+        }
+    }
+}
+
+/// What became of one client.
+struct Worked {
+    texts: Vec<String>,
+    cut_off: usize,
+    gaps: usize,
+    /// How many ends its stream left to the history.
+    untold: usize,
+}
+
+/// Queues turns in rounds and waits for the end of each.
+async fn work(client: Client, who: usize, thread: Thread, begin: Arc<Barrier>) -> Worked {
     let ends = Filter::all().thread(thread.id()).method_prefix("turn/");
-    let _listens = client.events(ends);
-    let mut ended = 0;
+    let events = client.events(ends);
+    let (all, wanted) = oneshot::channel();
+    let heard = Heard::default().follow(thread.clone(), events, wanted);
+    let heard: JoinHandle<Heard> = tokio::spawn(heard);
+    let (turns, rounds) = size();
+    let (mut texts, mut ended, mut cut_off) = (Vec::new(), Vec::new(), 0);
     for round in 0..rounds {
         begin.wait().await;
         let mut queued = Vec::new();
-        for n in 0..size().1 {
+        for n in 0..turns {
             let text = format!("client {who} round {round} turn {n}");
             let turn = thread.turn(text.as_str()).idempotency_key(&text);
             queued.push((turn.enqueue().await.unwrap(), text));
         }
         for (turn, text) in queued {
-            let outcome = within("an outcome", DEADLINE, turn.outcome()).await;
-            let outcome = outcome.unwrap().unwrap();
-            assert_eq!(outcome.status, TurnStatus::Completed, "{text}: {outcome:?}");
-            let said = format!("You said: {text}, and said it at some length.");
-            assert_eq!(outcome.text, Some(said));
-            ended += 1;
+            let (id, tries) = completed(&client, &thread, &turn, &text).await;
+            cut_off += tries;
+            ended.push(id);
+            texts.push(text);
         }
     }
-    ended
+    all.send(ended.clone()).unwrap();
+    let heard = within("all events", DEADLINE, heard)
+        .await
+        .unwrap()
+        .unwrap();
+    for (turn, times) in &heard.told {
+        assert_eq!(*times, 1, "{who}: the end of {turn} was told again");
+    }
+    let untold = ended.iter().filter(|turn| !heard.told.contains_key(*turn));
+    Worked {
+        untold: untold.count(),
+        texts,
+        cut_off,
+        gaps: heard.gaps,
+    }
 }
 
-async fn restarted_by(signal: Signal, rounds: usize) {
+/// Opens a thread for every client; the first ones share with their neighbour.
+async fn begin(daemon: &Daemon, begin: &Arc<Barrier>) -> (JoinSet<Worked>, HashSet<String>) {
+    let (mut working, mut threads) = (JoinSet::new(), HashSet::new());
+    let mut last = None;
+    for who in 0..CLIENTS {
+        let client = connect(daemon, who).await;
+        let thread = match last.take() {
+            Some(id) if who < SHARING => client.threads().resume(id).await.unwrap(),
+            _ => client.threads().start(".").await.unwrap(),
+        };
+        if who.is_multiple_of(2) {
+            last = Some(thread.id().clone());
+        }
+        threads.insert(thread.id().as_str().to_owned());
+        working.spawn(work(client, who, thread, Arc::clone(begin)));
+    }
+    (working, threads)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "figures of the full run")]
+async fn fifty_clients_miss_no_turn_over_restarts_by_sigterm_and_sigkill() {
     let home = TempHome::new().unwrap();
     let script = home.path().join("script.yaml");
     std::fs::write(&script, SCRIPT).unwrap();
-    let script = script.to_str().unwrap();
-    let mut arguments = vec!["--script", script, "-c", "queue.on_crash=retry"];
+    let mut arguments = vec!["--script", script.to_str().unwrap()];
     let mut daemon = Daemon::start(&home, &arguments).await;
     let url = daemon.url.clone();
     // The same port again, since clients know no other.
     arguments.extend(["--listen", url.as_str()]);
-    let (clients, turns) = size();
-    let begin = Arc::new(Barrier::new(clients + 1));
-    let mut working = JoinSet::new();
-    for who in 0..clients {
-        let client = connect(&daemon, who).await;
-        working.spawn(work(client, who, rounds, Arc::clone(&begin)));
-    }
-    for _ in 0..rounds {
-        begin.wait().await;
+    let (turns_each, rounds) = size();
+    let barrier = Arc::new(Barrier::new(CLIENTS + 1));
+    let (working, threads) = begin(&daemon, &barrier).await;
+    for round in 0..rounds {
+        barrier.wait().await;
         // In the middle of it: some turns have ended, others run or wait.
-        let some = async || daemon.metric("turnlane_turns_ended_total").await >= 3;
-        turnlane_testkit::wait::eventually("some ends", DEADLINE, some)
-            .await
-            .unwrap();
-        daemon.signal(signal);
+        let ended = async || daemon.metric("turnlane_turns_ended_total").await;
+        let before = ended().await;
+        let some = async || ended().await >= before + 3;
+        eventually("some ends", DEADLINE, some).await.unwrap();
+        daemon.signal(signal_of(round));
         let status = daemon.process.wait(DEADLINE).await.unwrap();
-        if signal == Signal::TERM {
+        if signal_of(round) == Signal::TERM {
             assert_eq!(status.code(), Some(0));
         }
         daemon = Daemon::start(&home, &arguments).await;
     }
-    let all = working.join_all();
-    let all = within("all clients", DEADLINE, all).await.unwrap();
-    assert_eq!(all, vec![rounds * turns; clients]);
-    assert_eq!(daemon.metric("turnlane_queue_depth").await, 0);
-}
+    let all = within("all clients", DEADLINE, working.join_all());
+    let all = all.await.unwrap();
+    let sum = |of: fn(&Worked) -> usize| all.iter().map(of).sum::<usize>();
+    let (cut_off, gaps, untold) = (
+        sum(|one| one.cut_off),
+        sum(|one| one.gaps),
+        sum(|one| one.untold),
+    );
+    eprintln!(
+        "{CLIENTS} clients, {rounds} restarts, {} turns: {cut_off} cut off and tried again, {gaps} \
+         gaps, {untold} ends read from the history instead of told",
+        sum(|one| one.texts.len())
+    );
+    assert_eq!(gaps, CLIENTS * rounds, "everybody came back every time");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn clients_miss_no_turn_over_restarts_by_sigterm() {
-    restarted_by(Signal::TERM, 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn clients_miss_no_turn_over_restarts_by_sigkill() {
-    restarted_by(Signal::KILL, 3).await;
+    let mut client = daemon.unix().await;
+    let mut history = Vec::new();
+    for thread in &threads {
+        drained(&mut client, thread).await;
+        history.extend(turns(&mut client, thread).await);
+    }
+    let with = |status: &str| -> Vec<&str> {
+        let some = history.iter().filter(|(_, is)| is == status);
+        some.map(|(text, _)| text.as_str()).collect()
+    };
+    let mut ran = with("completed");
+    let mut asked: Vec<&str> = all
+        .iter()
+        .flat_map(|one| &one.texts)
+        .map(String::as_str)
+        .collect();
+    ran.sort_unstable();
+    asked.sort_unstable();
+    assert_eq!(ran, asked, "every turn was completed once");
+    assert_eq!(asked.len(), CLIENTS * turns_each * rounds);
+    assert_eq!(with("interrupted").len(), cut_off);
+    assert_eq!(history.len(), asked.len() + cut_off);
 }

@@ -1,12 +1,18 @@
 //! How a daemon ends: no new turns, running ones for a while, a second signal at once.
 
-use rustix::process::Signal;
-use serde_json::json;
-use turnlane_testkit::mock_model::{At, Gate, Reply};
-use turnlane_testkit::wait::{DEADLINE, eventually};
+use std::time::Duration;
 
-use super::{Daemon, add, turns};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use turnlane_testkit::TempHome;
+use turnlane_testkit::mock_model::{At, Gate, Reply};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
+
+use super::restarts::completed;
+use super::{Daemon, add, is_full, turns};
 use crate::app_server::{Served, thread};
+use crate::exec::kills::{Random, seed};
 
 async fn gated() -> (Served, Gate) {
     let gate = Gate::new();
@@ -108,8 +114,100 @@ async fn while_it_stops_nobody_is_let_in_and_who_is_there_is_still_told() {
     eventually("the door to be shut", DEADLINE, shut)
         .await
         .unwrap();
+    // The pages are behind the same door.
+    let address = daemon.url.strip_prefix("ws://").unwrap();
+    let shut = async || tokio::net::TcpStream::connect(address).await.is_err();
+    eventually("the other door to be shut", DEADLINE, shut)
+        .await
+        .unwrap();
     gate.release();
     let end = client.message("turn/completed").await.unwrap();
     assert_eq!(end["params"]["turn"]["status"], "completed", "{end}");
     assert!(daemon.process.wait(DEADLINE).await.unwrap().success());
+}
+
+#[tokio::test]
+async fn its_successor_need_not_wait_for_its_last_turn() {
+    let (served, gate) = gated().await;
+    let (mut old, id) = busy(&served, &gate, &[]).await;
+    old.signal(Signal::TERM);
+    stopping(&old).await;
+    let listens = ["--listen", old.url.as_str()];
+    let free = async || tokio::net::TcpListener::bind(&old.url[5..]).await.is_ok();
+    eventually("the port", DEADLINE, free).await.unwrap();
+    let new = Daemon::start(&served.home, &listens).await;
+    let mut client = new.unix().await;
+    assert!(old.process.try_wait().unwrap().is_none());
+    gate.release();
+    assert!(old.process.wait(DEADLINE).await.unwrap().success());
+    super::drained(&mut client, &id).await;
+    let both = [pair("running", "completed"), pair("waiting", "completed")];
+    assert_eq!(turns(&mut client, &id).await, both);
+    // It took nothing with it that is the other's.
+    let record = served.home.turnlane().join("run/serve.json");
+    let record = std::fs::read_to_string(record).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["pid"], new.process.pid());
+    new.unix().await;
+}
+
+/// How often a daemon is stopped while queues are drained.
+fn stops() -> usize {
+    if is_full() { 100 } else { 6 }
+}
+
+/// Stops daemons at random moments while a client of the SDK queues turns and waits for them; how
+/// many turns there were, how many were cut off, and how the history has them.
+async fn stopped_while_draining(grace: &str) -> (usize, usize, Vec<(String, String)>) {
+    let home = TempHome::new().unwrap();
+    let script = home.path().join("script.yaml");
+    std::fs::write(&script, super::restarts::SCRIPT).unwrap();
+    let arguments = ["--script", script.to_str().unwrap(), "-c", grace];
+    let mut random = Random::new(seed());
+    let mut daemon = Daemon::start(&home, &arguments).await;
+    let client = super::restarts::connect(&daemon, 0).await;
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        threads.push(client.threads().start(".").await.unwrap());
+    }
+    let mut waiting = JoinSet::new();
+    for stop in 0..stops() {
+        for n in 0..8 {
+            let thread = threads[n % threads.len()].clone();
+            let text = format!("stop {stop} turn {n}");
+            let turn = thread.turn(text.as_str()).idempotency_key(&text);
+            let turn = turn.enqueue().await.unwrap();
+            let client = client.clone();
+            let end = async move { completed(&client, &thread, &turn, &text).await };
+            waiting.spawn(end);
+        }
+        let behind = Duration::from_micros(random.below(400_000));
+        let _ = within("a moment", behind, std::future::pending::<()>()).await;
+        daemon.signal(Signal::TERM);
+        let status = daemon.process.wait(DEADLINE).await.unwrap();
+        assert_eq!(status.code(), Some(0));
+        daemon = Daemon::start(&home, &arguments).await;
+    }
+    let ends = waiting.join_all();
+    let ends = within("all ends", DEADLINE, ends).await.unwrap();
+    let cut_off = ends.iter().map(|(_, cut_off)| cut_off).sum();
+    let mut other = daemon.unix().await;
+    let mut history = Vec::new();
+    for thread in &threads {
+        history.extend(turns(&mut other, thread.id().as_str()).await);
+    }
+    (ends.len(), cut_off, history)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_whatever_moment_it_is_stopped_no_turn_is_ended_that_had_not_begun() {
+    // What runs comes to its end, and what waits is not touched.
+    let (ends, cut_off, history) = stopped_while_draining("server.shutdown_grace=30s").await;
+    assert_eq!((ends, cut_off), (8 * stops(), 0));
+    assert_eq!(history.len(), ends, "{history:?}");
+    // What runs is cut off and held; nothing else is.
+    let (ends, cut_off, history) = stopped_while_draining("server.shutdown_grace=0s").await;
+    assert_eq!(history.len(), ends + cut_off, "{history:?}");
+    let interrupted = history.iter().filter(|(_, status)| status == "interrupted");
+    assert_eq!(interrupted.count(), cut_off);
 }
