@@ -23,6 +23,7 @@ use turnlane_protocol::handshake::{Capabilities, ClientInfo};
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::notification::method;
 use turnlane_rpc::{CloseReason, Inbox, Incoming, Outgoing, Peer, Request, Scope};
+use turnlane_runtime::Handle;
 
 use self::order::PerThread;
 use crate::commands::Commands;
@@ -51,6 +52,9 @@ pub(crate) struct Client {
     pub(crate) capabilities: Capabilities,
 }
 
+/// Queued turns that go with a connection.
+type BoundRows = Vec<(ThreadId, QueuedTurnId)>;
+
 /// What a client has said, once it has; shared with what is made before it does.
 pub(crate) type Introduced = Arc<OnceLock<Client>>;
 
@@ -63,8 +67,8 @@ pub(crate) struct Connection {
     client: Introduced,
     order: PerThread,
     followed: Followed,
-    /// Queued turns that go with this connection.
-    bound: Mutex<Vec<(ThreadId, QueuedTurnId)>>,
+    /// Queued turns that go with this connection; none when it has gone.
+    bound: Mutex<Option<BoundRows>>,
     commands: Commands,
 }
 
@@ -84,7 +88,7 @@ impl Connection {
             client,
             order: PerThread::default(),
             followed: Followed::default(),
-            bound: Mutex::default(),
+            bound: Mutex::new(Some(BoundRows::new())),
             commands: Commands::default(),
         }
     }
@@ -116,12 +120,18 @@ impl Connection {
         self.followed.has(thread)
     }
 
-    /// Remembers a queued turn that goes with this connection.
+    /// Remembers a queued turn that goes with this connection. One whose connection went while it was
+    /// being added goes at once: nobody else would take it out.
     pub(crate) fn bind(&self, thread: ThreadId, row: QueuedTurnId) {
-        self.bound().push((thread, row));
+        if let Some(bound) = &mut *self.bound() {
+            bound.push((thread, row));
+            return;
+        }
+        let runtime = self.shared.options.runtime.clone();
+        tokio::spawn(async move { unbind(&runtime, thread, row).await });
     }
 
-    fn bound(&self) -> MutexGuard<'_, Vec<(ThreadId, QueuedTurnId)>> {
+    fn bound(&self) -> MutexGuard<'_, Option<BoundRows>> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,12 +204,9 @@ impl Connection {
                 runtime.unsubscribe(thread, id).await;
             }
         }
-        let bound = std::mem::take(&mut *self.bound());
-        for (thread, row) in bound {
-            // A turn that has begun is not in the queue any more.
-            if let Err(error) = runtime.delete(thread, row).await {
-                tracing::warn!(%error, "a queued turn of a lost connection stays");
-            }
+        let bound = self.bound().take();
+        for (thread, row) in bound.into_iter().flatten() {
+            unbind(runtime, thread, row).await;
         }
     }
 
@@ -247,6 +254,14 @@ impl Connection {
             None => drop(tokio::spawn(running)),
             Some(thread) => self.order.add(thread, running),
         }
+    }
+}
+
+/// Takes a queued turn out whose connection is gone.
+async fn unbind(runtime: &Handle, thread: ThreadId, row: QueuedTurnId) {
+    // A turn that has begun is not in the queue any more.
+    if let Err(error) = runtime.delete(thread, row).await {
+        tracing::warn!(%error, "a queued turn of a lost connection stays");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Turns: order on the wire, steering, waiting, keys, and whom a start makes a follower.
 
 use serde_json::{Value, json};
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{ECHO, World, turn};
 
@@ -117,6 +118,34 @@ async fn a_row_bound_to_a_connection_goes_with_it() {
     let turns = client
         .ok("thread/turns/list", json!({"threadId": thread}))
         .await;
+    assert_eq!(turns["data"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_row_whose_connection_goes_while_it_is_added_goes_too() {
+    let world = World::start(GATED).await;
+    let mut client = world.client().await;
+    let thread = client.thread().await;
+    let running = client.turn(&thread, "wait").await;
+    for n in 0..20 {
+        let mut fleeting = world.client().await;
+        let mut bound = turn(&thread, &format!("never {n}"));
+        bound["whenBusy"] = json!("queue");
+        bound["boundTo"] = json!("connection");
+        // Nobody waits for the answer.
+        fleeting.0.request("turn/start", bound).await.unwrap();
+        drop(fleeting);
+    }
+    let lane = json!({"threadId": thread});
+    eventually("an empty queue", DEADLINE, async || {
+        let list = client.ok("thread/queue/list", lane.clone()).await;
+        list["depth"] == 0
+    })
+    .await
+    .unwrap();
+    world.gates.open("go");
+    client.ended(&running).await;
+    let turns = client.ok("thread/turns/list", lane).await;
     assert_eq!(turns["data"].as_array().unwrap().len(), 1);
 }
 
