@@ -161,7 +161,9 @@ impl Assembly {
         grace: Duration,
         hurry: &CancellationToken,
     ) -> anyhow::Result<()> {
-        if !grace.is_zero() {
+        if grace.is_zero() {
+            self.runtime.end_turns_now().await;
+        } else {
             let ending = self.runtime.end_turns(grace);
             tokio::pin!(ending);
             tokio::select! {
@@ -171,11 +173,10 @@ impl Assembly {
                     ending.await;
                 }
             }
-            // Before the store is closed: who asks meanwhile is answered, or finds us gone.
-            self.server.stop().await;
         }
-        self.runtime.stop_now().await?;
+        // Before the store is closed: who asks meanwhile is answered, or finds us gone.
         self.server.stop().await;
+        self.runtime.stop_now().await?;
         self.service.stop().await;
         Ok(())
     }
