@@ -130,7 +130,8 @@ pub(super) async fn completed(
     turn: &QueuedTurn,
     text: &str,
 ) -> (String, usize) {
-    let mut cut_off = 0;
+    // By their ids: one whose retry was lost with its connection is seen twice.
+    let mut cut_off = HashSet::new();
     loop {
         let outcome = within(text, DEADLINE, turn.outcome()).await.unwrap();
         match outcome {
@@ -138,12 +139,12 @@ pub(super) async fn completed(
                 assert_eq!(outcome.status, TurnStatus::Completed, "{text}: {outcome:?}");
                 let said = format!("You said: {text}, and said it at some length.");
                 assert_eq!(outcome.text, Some(said));
-                return (outcome.turn.as_str().to_owned(), cut_off);
+                return (outcome.turn.as_str().to_owned(), cut_off.len());
             }
-            Err(TurnError::Failed { info, .. }) => {
+            Err(TurnError::Failed { turn, info, .. }) => {
                 let why = "queued turn was interrupted because its worker stopped";
                 assert_eq!(info.message, why, "{text}");
-                cut_off += 1;
+                cut_off.insert(turn.as_str().to_owned());
             }
             Err(error) => panic!("{text}: {error:?}"),
         }
