@@ -45,7 +45,9 @@ Examples:
   turnlane app-server                                 one client on standard input and output
   turnlane app-server --listen ws://127.0.0.1:7071    many clients, with the token above
   turnlane app-server --listen unix:// --listen ws://127.0.0.1:0
-  codex --remote ws://127.0.0.1:7071                  the Codex terminal UI as a client";
+  codex --remote ws://127.0.0.1:7071 --remote-auth-token-env TURNLANE_TOKEN
+                                                      the Codex terminal UI as a client, with the
+                                                      token of $TURNLANE_HOME/token in that variable";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AppServerCommand {

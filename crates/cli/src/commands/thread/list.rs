@@ -11,6 +11,7 @@ use turnlane_protocol::thread::{ActiveFlag, Thread, ThreadStatus};
 use crate::args::ThreadList;
 use crate::session::{More, Session};
 use crate::shown::table::{Cell, table};
+use crate::shown::text::of_input;
 use crate::shown::{Form, Ink, Screen, queue};
 
 pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<ExitCode> {
@@ -36,7 +37,10 @@ pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<
         screen.hint(&nothing(args));
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<_> = threads.iter().filter_map(|one| row(&screen, one)).collect();
+    let mut rows = Vec::new();
+    for one in &threads {
+        rows.extend(row(session, &screen, one).await);
+    }
     let head = ["THREAD", "STATUS", "QUEUE", "UPDATED", "ABOUT"];
     screen.print(&table(&screen, &head, rows))?;
     let asks = |thread: &Value| thread["status"]["activeFlags"][0] == "waitingOnApproval";
@@ -68,17 +72,36 @@ fn nothing(args: &ThreadList) -> String {
 }
 
 /// None for what is no thread.
-fn row(screen: &Screen, thread: &Value) -> Option<Vec<Cell>> {
+async fn row(session: &Session, screen: &Screen, thread: &Value) -> Option<Vec<Cell>> {
     let thread: Thread = serde_json::from_value(thread.clone()).ok()?;
-    let about = thread.name.as_deref().unwrap_or(&thread.preview);
     let summary = thread.queue.as_ref();
+    let about = match &thread.name {
+        Some(name) => name.clone(),
+        None if !thread.preview.is_empty() => thread.preview.clone(),
+        // Nothing has run yet; what it is about stands in its queue.
+        None if summary.is_some_and(|queue| queue.depth > 0) => next(session, &thread).await,
+        None => String::new(),
+    };
     Some(vec![
         Cell::new(&thread.id.to_string()),
         status(&thread.status),
         summary.map_or_else(|| Cell::new(""), queue::brief),
         Cell::inked(&screen.ago(thread.updated_at * 1_000), Ink::Dim),
-        Cell::new(about),
+        Cell::new(&about),
     ])
+}
+
+/// What the first turn in the queue asks; nothing if that cannot be told.
+async fn next(session: &Session, thread: &Thread) -> String {
+    let params = json!({"threadId": thread.id, "limit": 1});
+    let queue: Result<Value, _> = session.try_ask("thread/queue/list", &params).await;
+    let input = queue.ok().map(|mut queue| queue["data"][0]["input"].take());
+    of_input(
+        input
+            .as_ref()
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice),
+    )
 }
 
 /// What a thread does, in words.

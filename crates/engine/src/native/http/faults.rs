@@ -1,7 +1,8 @@
 //! Where a connection broke, read from what the library says.
 //!
 //! The invariant here: types decide, not texts, wherever there is a type; the text is the chain of
-//! causes without the address, which may hold a key in its query.
+//! causes without the address, which may hold a key in its query. Who cannot be reached at all is
+//! named by scheme, host and port.
 //!
 //! Which faults are worth another try is decided by the error table.
 
@@ -13,6 +14,7 @@ use crate::native::failure::Fault;
 
 /// What a request without an answer means.
 pub(super) fn of_request(error: reqwest::Error) -> Broken {
+    let origin = error.url().map(|url| url.origin().ascii_serialization());
     let error = error.without_url();
     let fault = match tls(&error) {
         Some(fault) => fault,
@@ -22,7 +24,12 @@ pub(super) fn of_request(error: reqwest::Error) -> Broken {
         None if error.is_connect() || error.is_builder() => Fault::Connect,
         None => Fault::BeforeHeaders,
     };
-    Broken::new(fault, words(&error))
+    match origin {
+        Some(origin) if fault != Fault::BeforeHeaders => {
+            Broken::new(fault, format!("cannot reach {origin}: {}", words(&error)))
+        }
+        Some(_) | None => Broken::new(fault, words(&error)),
+    }
 }
 
 /// What a body without an end means.

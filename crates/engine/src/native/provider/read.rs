@@ -150,6 +150,9 @@ impl Provider {
 
 const NOT_A_NAME: &str = "is not the name of a header";
 const NOT_A_HEADER: &str = "cannot be sent as a header";
+/// What to do without a key for the provider that nobody chose.
+const ANOTHER_PROVIDER: &str = "Set it, or choose another provider with model_provider in config.toml, \
+                                such as \"ollama\" for models on this machine.";
 
 /// The providers that need no configuration.
 fn built_in(id: &str, config: &Map<String, Value>) -> Result<Option<Provider>, Error> {
@@ -176,6 +179,9 @@ fn built_in(id: &str, config: &Map<String, Value>) -> Result<Option<Provider>, E
     };
     let mut provider = blank(id, base_url);
     provider.key_variables = variables.iter().map(|name| (*name).to_owned()).collect();
+    if !variables.is_empty() {
+        provider.env_key_instructions = Some(ANOTHER_PROVIDER.to_owned());
+    }
     Ok(Some(provider))
 }
 
