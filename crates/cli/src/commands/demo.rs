@@ -50,7 +50,8 @@ const NEXT: &str = "
                                            the Codex terminal UI as a client of the daemon
 
 Turns need a model: export OPENAI_API_KEY, or give `run` and `serve` one of your own with
-`-c model_provider=ollama -c model=NAME`.
+`-c model_provider=ollama -c model=NAME`. In a checkout of the source,
+`cargo install --path crates/cli` puts turnlane on your path.
 ";
 
 /// Whether the folder stays.

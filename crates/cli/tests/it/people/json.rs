@@ -15,6 +15,7 @@ const WITHOUT: &[&str] = &[
     "app-server",
     "app-server generate-json-schema",
     "completions",
+    "demo",
     "exec-server",
     "man",
     "serve",

@@ -78,7 +78,7 @@ async fn help_teaches() {
     them then; a second one interrupts them at once. Queued turns wait for the next start.
 
     Over HTTP, on the websocket's port:
-      /healthz   200 while the process lives
+      /healthz   200 until it is told to stop
       /readyz    200 when it serves; 503 while it recovers from a crash, or cannot write to its disk
       /metrics   Prometheus text; needs the token
 
@@ -97,7 +97,7 @@ async fn help_teaches() {
     Examples:
       turnlane serve                                      a port is picked and told
       turnlane serve --listen ws://127.0.0.1:7071         always the same port
-      codex --remote ws://127.0.0.1:7071                  the Codex terminal UI as a client
+      codex --remote unix://$HOME/.turnlane/run/app-server.sock      the Codex terminal UI as a client
       curl -H "Authorization: Bearer $(cat ~/.turnlane/token)" http://127.0.0.1:7071/metrics
     -- stderr
     "#);
