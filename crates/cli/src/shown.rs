@@ -82,7 +82,7 @@ impl Screen {
         };
         let terminal = io::stdout().is_terminal();
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let colour = match (form, answer.color) {
+        let colour = match (form, answer.colours.color) {
             (Form::Json, _) | (_, ColorArg::Never) => Colour::Off,
             (Form::People, ColorArg::Always) => Colour::On,
             (Form::People, ColorArg::Auto) => automatic(terminal, variable),

@@ -1,6 +1,6 @@
 //! The flags of `turnlane demo`.
 
-use super::ColorArg;
+use super::shared::Colours;
 
 /// What `turnlane demo` is told.
 #[derive(Debug, clap::Args)]
@@ -26,15 +26,8 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) no_sandbox: bool,
 
-    /// Colours: on a terminal (auto), always or never; `NO_COLOR` turns auto off
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHEN",
-        default_value_t,
-        hide_possible_values = true
-    )]
-    pub(crate) color: ColorArg,
+    #[command(flatten)]
+    pub(crate) colours: Colours,
 }
 
 const AFTER_HELP: &str = "\

@@ -16,6 +16,13 @@ pub(crate) struct Answer {
     #[arg(long)]
     pub(crate) json: bool,
 
+    #[command(flatten)]
+    pub(crate) colours: Colours,
+}
+
+/// Whether a command uses colours.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct Colours {
     /// Colours: on a terminal (auto), always or never; `NO_COLOR` and `CLICOLOR=0` turn auto off
     #[arg(
         long,

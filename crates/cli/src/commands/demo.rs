@@ -101,7 +101,7 @@ async fn whole(options: &Demo) -> anyhow::Result<Ended> {
     let keep = if options.keep { Keep::Yes } else { Keep::No };
     let screen = Screen::new(Answer {
         json: false,
-        color: options.color,
+        colours: options.colours,
     });
     let view = View::new(screen, pace);
     let folder = Folder::make(keep, pace)?;

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use turnlane_rpc::Duplex;
 use turnlane_rpc::connect::{self, connect_unix, connect_ws};
-use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
+use turnlane_testkit::mock_model::{At, Gate, Item, MockModel, RecordedRequest, Reply};
 use turnlane_testkit::wait::DEADLINE;
 use turnlane_testkit::{ProcessSpec, TempHome, TestClient, TestProcess};
 
@@ -204,6 +204,20 @@ fn came<'a>(client: &'a TestClient, method: &str) -> Vec<&'a Value> {
     messages
         .filter(|message| message["method"] == method)
         .collect()
+}
+
+/// A model that holds back the answer to whatever begins with `hold`, until the gate is opened.
+pub(crate) fn held_by(gate: &Gate) -> impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |request| {
+        let text = request.last_user_text();
+        let reply = Reply::text(format!("ok: {text}"));
+        if text.starts_with("hold") {
+            reply.gated_by(At::Request, &gate)
+        } else {
+            reply
+        }
+    }
 }
 
 /// A model that runs the last user text as a command, and then says `done`.

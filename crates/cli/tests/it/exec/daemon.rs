@@ -3,10 +3,11 @@
 use rustix::process::Signal;
 use serde_json::json;
 use turnlane_testkit::TestProcess;
-use turnlane_testkit::mock_model::{At, Gate, Reply};
+use turnlane_testkit::mock_model::Gate;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use super::World;
+use crate::app_server::held_by;
 
 pub(super) async fn daemon(world: &World) -> TestProcess {
     let spec = crate::turnlane(&["app-server", "--listen", "unix://"])
@@ -21,21 +22,9 @@ pub(super) async fn daemon(world: &World) -> TestProcess {
     process
 }
 
-/// A model that holds back the answer to whatever begins with `hold`, until the gate is opened.
 pub(super) async fn gated() -> (World, Gate) {
     let gate = Gate::new();
-    let held = gate.clone();
-    let world = World::new(move |request| {
-        let text = request.last_user_text();
-        let reply = Reply::text(format!("ok: {text}"));
-        if text.starts_with("hold") {
-            reply.gated_by(At::Request, &held)
-        } else {
-            reply
-        }
-    })
-    .await;
-    (world, gate)
+    (World::new(held_by(&gate)).await, gate)
 }
 
 #[tokio::test]

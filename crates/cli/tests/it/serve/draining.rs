@@ -4,27 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane_testkit::TestClient;
-use turnlane_testkit::mock_model::{At, Gate, Reply};
+use turnlane_testkit::mock_model::Gate;
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::{Daemon, add, drained, turns};
-use crate::app_server::{Served, ok, thread};
+use crate::app_server::{Served, held_by, ok, thread};
 
-/// A model whose first answer to a text with `hold` waits at a gate.
 async fn gated() -> (Served, Gate) {
     let gate = Gate::new();
-    let held = gate.clone();
-    let served = Served::new(move |request| {
-        let text = request.last_user_text();
-        let reply = Reply::text(format!("ok: {text}"));
-        if text.starts_with("hold") {
-            reply.gated_by(At::Request, &held)
-        } else {
-            reply
-        }
-    })
-    .await;
-    (served, gate)
+    (Served::new(held_by(&gate)).await, gate)
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a person reads: help, and what to do when a daemon does not start or lets nobody in.
+//! What a person reads: what to do when a daemon does not start or lets nobody in.
 
 use insta::assert_snapshot;
 use turnlane::{Client, Endpoint};
@@ -14,93 +14,6 @@ use crate::app_server::Served;
 async fn shown(home: &TempHome, arguments: &[&str]) -> String {
     let shown = crate::shown(spec(home, arguments)).await;
     shown.replace(home.turnlane().to_str().unwrap(), "HOME")
-}
-
-#[tokio::test]
-async fn help_teaches() {
-    let help = crate::shown(crate::turnlane(&["serve", "--help"])).await;
-    let help: Vec<_> = help.lines().map(str::trim_end).collect();
-    assert_snapshot!(help.join("\n"), @r#"
-    exit 0
-    -- stdout
-    Run as a daemon: serve clients, and run queued turns whether or not anybody is connected
-
-    It listens on a websocket and on a socket in our folder, drains every queue of its home from its
-    start on, and takes over what a crashed process left. Whatever was answered is on disk: queue turns,
-    close the laptop, find them done.
-
-    Usage: turnlane serve [OPTIONS]
-
-    Options:
-          --listen <URL>
-              Where to listen besides the socket in our folder; may be repeated: `ws://IP:PORT` (port 0
-              picks one), `unix://PATH`, `off` for nothing else [default: server.listen in config.toml,
-              else `ws://127.0.0.1:0`]
-
-          --script <FILE>
-              Run turns by this script (YAML or JSON) instead of a model: for demos and tests
-
-      -c, --config <KEY=VALUE>
-              One setting for this run, as in config.toml: `-c queue.on_crash=retry`
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-    Authentication (websockets):
-          --ws-auth <MODE>
-              What a client must show; `none` is for loopback only
-
-              [possible values: capability-token, signed-bearer-token, none]
-
-          --ws-token-file <FILE>
-              A file with the capability token in one line, readable by its owner only
-
-          --ws-token-sha256 <HEX>
-              The SHA-256 of the capability token, in hex
-
-          --ws-shared-secret-file <FILE>
-              A file with the secret that signs bearer tokens (HS256)
-
-          --ws-issuer <TEXT>
-              The issuer a signed token must name
-
-          --ws-audience <TEXT>
-              The audience a signed token must name
-
-          --ws-max-clock-skew-seconds <N>
-              How far the clock of a token's maker may be off
-
-    One daemon serves a home. Other commands, the SDKs and `turnlane exec` find it by its socket,
-    $TURNLANE_HOME/run/app-server.sock, which only you can use. Clients of the websocket show a token as
-    `Authorization: Bearer TOKEN`; it is in $TURNLANE_HOME/token, which is made on the first start.
-
-    The first SIGTERM or SIGINT lets running turns end for server.shutdown_grace (30s) and interrupts
-    them then; a second one interrupts them at once. Queued turns wait for the next start.
-
-    Over HTTP, on the websocket's port:
-      /healthz   200 until it is told to stop
-      /readyz    200 when it serves; 503 while it recovers from a crash, or cannot write to its disk
-      /metrics   Prometheus text; needs the token
-
-    Settings, in $TURNLANE_HOME/config.toml or with -c:
-      server.listen, server.shutdown_grace, server.allowed_hosts, server.allowed_origins
-      lanes.max_running         how many queued turns run at once (32)
-      queue.max_depth           how many turns may wait in a new thread (1000)
-      queue.on_crash            block (default), continue, retry: when this process died under a turn
-      queue.on_error            continue (default), block: when a turn failed
-      queue.on_cannot_start     block (default), continue: when it could not even begin
-      queue.on_limit            wait (default), fail: when the provider has no capacity or allowance
-      queue.on_interrupt        continue (default), pause: when somebody stopped a turn
-      queue.dedupe_window, queue.poison_limit, thread.unload_after, approvals.timeout,
-      approvals.unattended_timeout, engine.turn_timeout
-
-    Examples:
-      turnlane serve                                      a port is picked and told
-      turnlane serve --listen ws://127.0.0.1:7071         always the same port
-      codex --remote unix://$HOME/.turnlane/run/app-server.sock      the Codex terminal UI as a client
-      curl -H "Authorization: Bearer $(cat ~/.turnlane/token)" http://127.0.0.1:7071/metrics
-    -- stderr
-    "#);
 }
 
 #[tokio::test]
