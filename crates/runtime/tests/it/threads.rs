@@ -36,14 +36,15 @@ async fn talk(world: &World, thread: ThreadId, text: &str) -> TurnId {
         panic!("nothing stands in its way");
     };
     world.ended(thread, before + 1).await;
+    // The store knows it first; the lane goes on when it does.
+    let rests = async || !matches!(world.handle.status(thread), ThreadStatus::Active { .. });
+    eventually("a lane at rest", DEADLINE, rests).await.unwrap();
     TurnId::from_uuid(turn.id.as_uuid())
 }
 
 /// Begins a turn that waits for its gate.
 async fn begin(world: &World, thread: ThreadId) -> TurnId {
-    let answer = world
-        .handle
-        .start(thread, start("slow", StartHow::OrReject));
+    let answer = world.handle.start(thread, start("slow", StartHow::OrReject));
     let StartAnswer::Begun(turn) = answer.await.unwrap() else {
         panic!("nothing stands in its way");
     };

@@ -136,6 +136,14 @@ async fn a_row_whose_connection_goes_while_it_is_added_goes_too() {
         fleeting.0.request("turn/start", bound).await.unwrap();
         drop(fleeting);
     }
+    // Whoever leaves is heard out first.
+    eventually("the others to be gone", DEADLINE, async || {
+        let text = world.server.metrics().await;
+        let says = |line: &str| text.lines().any(|found| found == line);
+        says("turnlane_connections 1") && says("turnlane_requests_unanswered 0")
+    })
+    .await
+    .unwrap();
     let lane = json!({"threadId": thread});
     eventually("an empty queue", DEADLINE, async || {
         let list = client.ok("thread/queue/list", lane.clone()).await;
