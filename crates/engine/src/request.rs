@@ -5,6 +5,8 @@
 //!
 //! Which settings apply to a turn is decided by the runtime; engines read the result.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use turnlane_protocol::ids::{ItemId, ThreadId, TurnId};
@@ -35,8 +37,9 @@ pub struct TurnRequest {
     pub context: Vec<String>,
     /// What the engine last saved for this thread; only foreign engines save anything.
     pub engine_state: Option<Box<RawValue>>,
-    /// The thread so far, from the last compaction on.
-    pub history: Vec<Entry>,
+    /// The thread so far, from the last compaction on. Shared, so that whoever keeps it from turn to
+    /// turn need not copy it.
+    pub history: Arc<Vec<Entry>>,
     /// Messages of earlier turns that never became entries, oldest first: a crash or a late steer
     /// came in between. The engine renders and records each at the end of its turn's entries.
     pub unrecorded: Vec<UnrecordedMessage>,

@@ -14,6 +14,7 @@ pub mod event;
 pub(crate) mod face;
 pub(crate) mod fate;
 mod items;
+mod past;
 pub(crate) mod recovery;
 mod request;
 pub(crate) mod rows;

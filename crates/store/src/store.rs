@@ -29,8 +29,8 @@ use crate::thread::{
     Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
-    Accepted, Complete, History, ItemQuery, ItemRow, Level, Put, Refused, StartTurn, Started,
-    TurnQuery, TurnRow,
+    Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
+    StartTurn, Started, TurnQuery, TurnRow,
 };
 use crate::worker::{Health, Worker};
 
@@ -184,6 +184,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// What the model is sent.
     fn history(&self, thread: ThreadId) -> Work<History>;
+
+    /// What the model is sent behind what was read before, or everything if that does not hold.
+    fn history_behind(&self, thread: ThreadId, known: HistoryEnd) -> Work<Later>;
 
     /// One turn.
     fn turn(&self, thread: ThreadId, turn: TurnId) -> Work<Option<TurnRow>>;

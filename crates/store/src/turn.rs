@@ -346,6 +346,26 @@ pub struct History {
     pub unrecorded: Vec<Unrecorded>,
 }
 
+/// Where a history that was read before ends; all turns in it had ended by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryEnd {
+    /// The number of its last entry.
+    pub ord: i64,
+    /// The turn of that entry.
+    pub turn: TurnId,
+    /// The number of the first turn of which nothing is in it.
+    pub next_turn_ord: i64,
+}
+
+/// What came behind a history that was read before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// The known part holds; only what stands behind it.
+    Behind(History),
+    /// Turns were taken back or a compaction replaced them: everything.
+    Anew(History),
+}
+
 /// A message that has no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrecorded {

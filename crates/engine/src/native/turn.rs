@@ -83,8 +83,10 @@ pub(crate) struct Turn {
     shared: Arc<Shared>,
     setup: Arc<Setup>,
     author: Author,
-    /// Everything the model knows, from the last compaction on.
-    history: Vec<Entry>,
+    /// What the model knew when the turn began, from the last compaction on.
+    past: Arc<Vec<Entry>>,
+    /// What was added since.
+    added: Vec<Entry>,
     /// The same as a request.
     body: Body,
     load: Load,
@@ -137,7 +139,7 @@ impl Turn {
         let Prepared {
             setup,
             author,
-            history,
+            past,
             opening,
         } = prepared;
         let setup = Arc::new(setup);
@@ -155,13 +157,14 @@ impl Turn {
             diff: tokio::sync::Mutex::new(diff::TurnDiff::default()),
             clock: Arc::clone(&shared.clock),
         });
-        let body = Body::new(&setup.fields(), setup.view.clone(), &history);
+        let body = Body::new(&setup.fields(), setup.view.clone(), &past);
         let turn = Self {
-            load: prepare::load(&setup, &history, &body),
+            load: prepare::load(&setup, &past, &body),
             shared,
             setup,
             author,
-            history,
+            past,
+            added: Vec::new(),
             body,
             sink,
             ask: control.ask,
@@ -215,7 +218,7 @@ impl Turn {
             return Ok(());
         }
         self.body.append(&entries);
-        self.history.extend_from_slice(&entries);
+        self.added.extend_from_slice(&entries);
         self.sink.record(entries).await
     }
 

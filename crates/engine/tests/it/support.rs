@@ -50,7 +50,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
         attempt: 1,
         context: Vec::new(),
         engine_state: None,
-        history,
+        history: history.into(),
         unrecorded: Vec::new(),
         input: vec![UserInput::text(text)],
         item_id: Some("input".into()),

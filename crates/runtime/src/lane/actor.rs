@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use turnlane_engine::{BoxFuture, TurnKind};
 use turnlane_store::lane::LaneView;
 use turnlane_store::queue::ClaimedRow;
-use turnlane_store::turn::{AcceptedTurn, Complete, History};
+use turnlane_store::turn::{AcceptedTurn, Complete};
 use turnlane_store::{ThreadId, Work};
 
 use self::answers::Pending;
@@ -45,6 +45,7 @@ use super::close::CloseOp;
 use super::command::{Command, Reply};
 use super::event::{Event, Now, RequestNo, Unload, Wake};
 use super::face::Face;
+use super::past::{KnownPast, Reading};
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
@@ -85,7 +86,9 @@ pub(crate) struct Actor {
     slot: Option<OwnedSemaphorePermit>,
     hooks: Option<BoxFuture<'static, BeforeTurnVerdict>>,
     look: Option<Work<LaneView>>,
-    history: Option<Work<History>>,
+    /// The history for the turn that is being accepted.
+    history: Option<Reading>,
+    known: KnownPast,
     joins: Vec<BoxFuture<'static, Box<Joined>>>,
     subscribers: Subscribers,
     unattended_since: Option<Instant>,
@@ -147,6 +150,7 @@ impl Actor {
             hooks: None,
             look: Some(shared.store.look(thread)),
             history: None,
+            known: KnownPast::default(),
             joins: Vec::new(),
             subscribers: Subscribers::new(ids::wire_thread(thread), epoch),
             unattended_since: Some(now),

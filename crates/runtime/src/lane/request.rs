@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnlane_engine::{
-    Engine, Entry, EntryKind, Sink, TurnControl, TurnKind, TurnOutcome, TurnRequest,
-    UnrecordedMessage,
+    Engine, Sink, TurnControl, TurnKind, TurnOutcome, TurnRequest, UnrecordedMessage,
 };
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::StoreError;
-use turnlane_store::turn::{AcceptedTurn, EntryRow, History};
+use turnlane_store::turn::AcceptedTurn;
 
+use super::past::Past;
 use super::rows;
 use crate::ids;
 use crate::settings::Settings;
@@ -45,7 +45,7 @@ pub(crate) fn from_accepted(
         attempt,
         context: Vec::new(),
         engine_state: state.and_then(|state| rows::read(state).ok()),
-        history: Vec::new(),
+        history: Arc::default(),
         unrecorded: Vec::new(),
         input: params.input.clone(),
         item_id: accepted
@@ -63,12 +63,11 @@ pub(crate) fn from_accepted(
 pub(crate) async fn run(
     engine: Option<Arc<dyn Engine>>,
     request: Result<TurnRequest, String>,
-    history: Result<History, StoreError>,
-    first_item: Option<String>,
+    past: Result<Past, StoreError>,
     sink: Sink,
     control: TurnControl,
 ) {
-    let prepared = prepare(request, history, first_item.as_deref());
+    let prepared = prepare(request, past);
     match (engine, prepared) {
         (Some(engine), Ok(request)) => turnlane_engine::run(engine, request, sink, control).await,
         (None, _) => {
@@ -86,15 +85,13 @@ async fn refuse(why: &str, kind: ErrorKind, sink: Sink) {
 
 fn prepare(
     request: Result<TurnRequest, String>,
-    history: Result<History, StoreError>,
-    first_item: Option<&str>,
+    past: Result<Past, StoreError>,
 ) -> Result<TurnRequest, String> {
     let mut request = request?;
-    let history = history.map_err(|error| format!("the history could not be read: {error}"))?;
-    request.history = history.entries.into_iter().map(entry).collect();
-    let others = history.unrecorded.into_iter();
+    let past = past.map_err(|error| format!("the history could not be read: {error}"))?;
+    request.history = past.entries;
+    let others = past.unrecorded.into_iter();
     request.unrecorded = others
-        .filter(|message| Some(message.item.id.as_str()) != first_item)
         .filter_map(|message| {
             Some(UnrecordedMessage {
                 turn_id: ids::wire_turn(message.turn),
@@ -103,20 +100,4 @@ fn prepare(
         })
         .collect();
     Ok(request)
-}
-
-fn entry(row: EntryRow) -> Entry {
-    let calls = row.call_ids.as_deref();
-    Entry {
-        turn_id: ids::wire_turn(row.turn),
-        provider: row.provider.unwrap_or_default(),
-        model: row.model.unwrap_or_default(),
-        // A kind of a later version is told to the model as it is, and otherwise left alone.
-        kind: EntryKind::from_word(&row.kind).unwrap_or(EntryKind::Note),
-        item_id: row.item_id.map(ItemId::from),
-        call_ids: calls
-            .and_then(|calls| serde_json::from_str(calls).ok())
-            .unwrap_or_default(),
-        items: row.items.as_str().to_owned(),
-    }
 }

@@ -9,6 +9,7 @@ mod dropped;
 mod ephemeral;
 mod held;
 mod idle;
+mod past;
 mod processes;
 mod requests;
 mod sharing;

@@ -11,9 +11,11 @@ use super::Db;
 use super::fault::Fault;
 use super::rows;
 use super::statement::{all, first};
-use crate::ids::ThreadId;
+use crate::ids::{ThreadId, TurnId};
 use crate::thread::{Direction, Page};
-use crate::turn::{History, ItemQuery, ItemRow, TurnQuery, TurnRow, Unrecorded};
+use crate::turn::{
+    EntryRow, History, HistoryEnd, ItemQuery, ItemRow, Later, TurnQuery, TurnRow, Unrecorded,
+};
 
 /// What the model is sent.
 pub(super) fn history(db: &Db<'_>, thread: ThreadId) -> Result<History, Fault> {
@@ -30,24 +32,65 @@ pub(super) fn history(db: &Db<'_>, thread: ThreadId) -> Result<History, Fault> {
     let before = params![thread, from_ord, from_turn_ord];
     let earlier: Option<i64> = first(db, EARLIER, before, |row| row.get(0))?;
     Ok(History {
-        entries: all(
-            db,
-            include_str!("sql/entries.sql"),
-            params![thread, from_ord],
-            rows::entry,
-        )?,
-        unrecorded: all(
-            db,
-            include_str!("sql/unrecorded.sql"),
-            params![thread, from_turn_ord, earlier.unwrap_or(i64::MIN)],
-            |row| {
-                Ok(Unrecorded {
-                    turn: row.get("turn")?,
-                    item: rows::item(row)?,
-                })
-            },
-        )?,
+        entries: entries(db, thread, from_ord)?,
+        unrecorded: unrecorded(db, thread, from_turn_ord, earlier.unwrap_or(i64::MIN))?,
     })
+}
+
+/// What the model is sent behind what is known, or everything if that does not hold.
+///
+/// Turns that have ended change in one way only, they are taken back, and always the last ones: so
+/// the known part holds as long as its last entry is there and still the same turn's.
+pub(super) fn behind(db: &Db<'_>, thread: ThreadId, known: HistoryEnd) -> Result<Later, Fault> {
+    let last: Option<TurnId> = first(
+        db,
+        include_str!("sql/turn_of_entry.sql"),
+        params![thread, known.ord],
+        |row| row.get(0),
+    )?;
+    if last != Some(known.turn) {
+        return Ok(Later::Anew(history(db, thread)?));
+    }
+    let entries = entries(db, thread, known.ord.saturating_add(1))?;
+    if entries
+        .iter()
+        .any(|entry| entry.kind == EntryRow::COMPACTION)
+    {
+        return Ok(Later::Anew(history(db, thread)?));
+    }
+    Ok(Later::Behind(History {
+        entries,
+        unrecorded: unrecorded(db, thread, known.next_turn_ord, known.ord)?,
+    }))
+}
+
+fn entries(db: &Db<'_>, thread: ThreadId, from_ord: i64) -> Result<Vec<EntryRow>, Fault> {
+    all(
+        db,
+        include_str!("sql/entries.sql"),
+        params![thread, from_ord],
+        rows::entry,
+    )
+}
+
+/// Messages from a turn on that none of the entries behind a number names.
+fn unrecorded(
+    db: &Db<'_>,
+    thread: ThreadId,
+    from_turn_ord: i64,
+    behind_ord: i64,
+) -> Result<Vec<Unrecorded>, Fault> {
+    all(
+        db,
+        include_str!("sql/unrecorded.sql"),
+        params![thread, from_turn_ord, behind_ord],
+        |row| {
+            Ok(Unrecorded {
+                turn: row.get("turn")?,
+                item: rows::item(row)?,
+            })
+        },
+    )
 }
 
 /// Some turns.

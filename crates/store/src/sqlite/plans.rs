@@ -16,6 +16,7 @@ use super::fixture::{Fixture, THREAD, append, id};
 use super::{history, owner, threads};
 use crate::queue::{Back, Fate, Which};
 use crate::thread::{Direction, ThreadQuery, ThreadSort};
+use crate::turn::HistoryEnd;
 
 /// Walks over an index that holds only a few rows of its table: lanes that have an owner or wait,
 /// rows that are bound, approvals that are open.
@@ -133,6 +134,25 @@ fn a_history_is_one_range_of_entries_and_a_few_messages() {
     }
     let messages = "item USING INDEX item_user (thread_id=? AND turn_ord>?)";
     assert_uses(&fixture, "item.type = 'userMessage'", messages);
+}
+
+#[test]
+fn whether_a_known_history_holds_is_one_entry_and_its_turn() {
+    let fixture = Fixture::with_thread();
+    let known = HistoryEnd {
+        ord: 1,
+        turn: id(1),
+        next_turn_ord: 2,
+    };
+    fixture
+        .run(|db| history::behind(db, id(THREAD), known))
+        .unwrap();
+    for plan in plans_of(&fixture, "entry.ord = ?2") {
+        for step in &plan {
+            assert!(step.ends_with("(thread_id=? AND ord=?)"), "{plan:?}");
+        }
+        assert_eq!(plan.len(), 2, "{plan:?}");
+    }
 }
 
 #[test]

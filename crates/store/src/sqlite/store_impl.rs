@@ -26,8 +26,8 @@ use crate::thread::{
     Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
-    Accepted, Complete, History, ItemQuery, ItemRow, Level, Put, Refused, StartTurn, Started,
-    TurnQuery, TurnRow,
+    Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
+    StartTurn, Started, TurnQuery, TurnRow,
 };
 use crate::worker::{Health, Worker};
 
@@ -301,6 +301,12 @@ impl Store for SqliteStore {
 
     fn history(&self, thread: ThreadId) -> Work<History> {
         self.find("read a history", move |db| history::history(db, thread))
+    }
+
+    fn history_behind(&self, thread: ThreadId, known: HistoryEnd) -> Work<Later> {
+        self.find("read on in a history", move |db| {
+            history::behind(db, thread, known)
+        })
     }
 
     fn turn(&self, thread: ThreadId, turn: TurnId) -> Work<Option<TurnRow>> {

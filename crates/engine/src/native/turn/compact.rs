@@ -11,6 +11,7 @@ use turnlane_protocol::item::{Extra, ItemBody};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 use super::{Compacted, Halt, Turn};
+use crate::entry::Entry;
 use crate::hooks::{BeforeCompact, CompactTrigger};
 use crate::native::history::{COMPACT_PROMPT, Load, compacted};
 use crate::native::model::{CallFailed, CallFailure, ModelCall, Response, Show};
@@ -39,9 +40,10 @@ impl Turn {
         let item = self.start_item(id, body).await?;
         let summary = self.summary().await;
         if let Ok(Some(summary)) = &summary {
-            let entry = compacted(&self.author, &self.history, summary);
+            let entry = compacted(&self.author, &self.known(), summary);
             // Everything before it is in it.
-            self.history.clear();
+            self.past = Arc::default();
+            self.added.clear();
             self.record(vec![entry]).await?;
             self.load = Load::default();
             self.compacted = Compacted::SinceResponse;
@@ -56,7 +58,7 @@ impl Turn {
 
     /// What the model says about the history; none when there is nothing to say.
     async fn summary(&mut self) -> Result<Option<String>, Halt> {
-        if self.history.is_empty() {
+        if self.known_len() == 0 {
             return Ok(None);
         }
         let mut left_out = 0;
@@ -80,12 +82,22 @@ impl Turn {
         }
     }
 
+    /// Everything the model knows, in one piece.
+    fn known(&self) -> Vec<Entry> {
+        [self.past.as_slice(), &self.added].concat()
+    }
+
+    fn known_len(&self) -> usize {
+        self.past.len() + self.added.len()
+    }
+
     async fn ask_for_summary(&mut self, left_out: usize) -> Result<Response, CallFailed> {
         let setup = Arc::clone(&self.setup);
         let fields = setup.fields();
         let prompt = setup.config.compact_prompt.as_deref();
         let asked = (&self.author, prompt.unwrap_or(COMPACT_PROMPT));
-        let history = &self.history[left_out..];
+        let history = self.known();
+        let history = &history[left_out..];
         let mut body = Body::compacting(&fields, setup.view.clone(), history, asked);
         let fields = fields.compacting();
         let call = ModelCall {
@@ -117,7 +129,7 @@ impl Turn {
                 // One, then two, then four: a history of thousands of entries is not asked about
                 // thousands of times.
                 let more = left_out * 2 + 1;
-                if more >= self.history.len() {
+                if more >= self.known_len() {
                     return Err(Halt::Failed(Box::new(failure.error())));
                 }
                 Ok(more)

@@ -55,7 +55,7 @@ pub(crate) struct Setup {
 pub(super) struct Prepared {
     pub(super) setup: Setup,
     pub(super) author: Author,
-    pub(super) history: Vec<Entry>,
+    pub(super) past: Arc<Vec<Entry>>,
     pub(super) opening: Opening,
 }
 
@@ -205,7 +205,7 @@ fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<E
     Ok(Prepared {
         setup,
         author,
-        history: with_late(request.history, &late),
+        past: with_late(request.history, &late),
         opening: Opening {
             kind: request.kind,
             late,
@@ -317,14 +317,15 @@ fn late_entries(
 }
 
 /// The history with late messages where the store will have them: behind their turn's entries.
-fn with_late(mut history: Vec<Entry>, late: &[Entry]) -> Vec<Entry> {
+fn with_late(mut past: Arc<Vec<Entry>>, late: &[Entry]) -> Arc<Vec<Entry>> {
     for entry in late {
+        let history = Arc::make_mut(&mut past);
         let same_turn = |known: &Entry| known.turn_id == entry.turn_id;
         let behind = history.iter().rposition(same_turn);
         let behind = behind.map_or(history.len(), |last| last + 1);
         history.insert(behind, entry.clone());
     }
-    history
+    past
 }
 
 /// The entry of a message that cannot be refused any more; what cannot be read is named instead.

@@ -87,7 +87,7 @@ impl Bench {
             attempt: 1,
             context: Vec::new(),
             engine_state: None,
-            history,
+            history: history.into(),
             unrecorded: Vec::new(),
             input: vec![UserInput::text(text)],
             item_id: Some(format!("input-{number}").as_str().into()),

@@ -25,6 +25,7 @@ use crate::lane::event::{
     CancelWhy, Closing, Committed, Effect, Event, FailedOp, Op, RequestNo, StartHow, Tell,
     UnclaimWhy,
 };
+use crate::lane::past::Taken;
 use crate::lane::state::HASTY_GRACE;
 use crate::lane::turn::RunningTurn;
 use crate::lane::{request, rows};
@@ -115,7 +116,7 @@ impl Actor {
 
     /// Reads the history while the acceptance is being committed.
     fn read_history(&mut self) {
-        self.history = Some(self.shared.store.history(self.thread));
+        self.history = Some(self.known.read(&self.shared.store, self.thread));
     }
 
     pub(super) fn commit_start(&mut self, request: RequestNo, attempt: Attempt) {
@@ -395,11 +396,11 @@ impl Actor {
         let timeout = request.as_ref().ok().and_then(|(_, timeout)| *timeout);
         let timeout = timeout.or(self.shared.options.turn_timeout);
         let request = request.map(|(request, _)| request);
-        let first = accepted.item.as_ref().map(|item| item.id.clone());
+        let taken = Taken::of(&accepted);
         crash::point("engine:before-run");
         let task = tokio::spawn(async move {
-            let history = history.await;
-            request::run(engine, request, history, first, sink, control).await;
+            let past = history.finish(&taken).await;
+            request::run(engine, request, past, sink, control).await;
         });
         let mut running = RunningTurn::new(*accepted, end, task.abort_handle());
         running.timeout_at = timeout.map(|timeout| tokio::time::Instant::now() + timeout);

@@ -269,6 +269,9 @@ impl Actor {
             Ok(changed) => {
                 crash::point("complete:after-commit");
                 self.closing = None;
+                if !goes_on(&changed.lane) {
+                    self.known.forget();
+                }
                 Committed::Completed(self.saw(changed.lane))
             }
             Err(error) => self.failed(None, FailedOp::Closing, error),
@@ -401,6 +404,12 @@ fn is_refusal(error: &StoreError) -> bool {
             | StoreError::Failed { .. }
             | StoreError::Closed
     )
+}
+
+/// Whether the next row is about to be claimed.
+fn goes_on(lane: &LaneView) -> bool {
+    let due = matches!(lane.head, Head::Due { .. });
+    due && lane.paused.is_none() && lane.waiting.is_none()
 }
 
 /// Whether what is told about the queue would be another.

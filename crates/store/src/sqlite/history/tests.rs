@@ -12,7 +12,7 @@ impl Thread {
     fn with_turns(ords: &[i64]) -> Self {
         let fixture = Fixture::with_thread();
         for ord in ords {
-            let turn: crate::ids::TurnId = id(u128::from(ord.unsigned_abs()) * 1_000);
+            let turn: TurnId = id(u128::from(ord.unsigned_abs()) * 1_000);
             let thread: ThreadId = id(THREAD);
             let sql = "INSERT INTO turn(thread_id, ord, id, attempt, source, status, muted,
                 started_ms, completed_ms) VALUES (?1, ?2, ?3, 1, 'queue', 'completed', ?4, 1, 2)";

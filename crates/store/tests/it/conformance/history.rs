@@ -1,7 +1,9 @@
 //! What the model is sent: entries, compactions, muted turns, messages without an entry.
 
 use turnlane_store::queue::Fate;
-use turnlane_store::turn::{AcceptedTurn, Complete, EntryRow, History, Level, Put};
+use turnlane_store::turn::{
+    AcceptedTurn, Complete, EntryRow, History, HistoryEnd, Later, Level, Put,
+};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -15,6 +17,9 @@ on_one_worker![
     messages_before_the_turn_of_the_compaction_are_not_unrecorded,
     other_items_are_never_unrecorded,
     a_thread_that_is_not_there_has_an_empty_history,
+    what_stands_behind_a_known_history_is_the_rest_of_it,
+    a_known_history_is_read_anew_when_its_last_turn_was_taken_back,
+    a_known_history_is_read_anew_behind_a_compaction,
 ];
 
 async fn write(hand: &Hand, turn: &AcceptedTurn, entries: Vec<EntryRow>) {
@@ -148,4 +153,85 @@ async fn a_thread_that_is_not_there_has_an_empty_history(db: Db) {
     let hand = db.one().await;
     let history = hand.history(thread_id("lost")).await.unwrap();
     assert_eq!(history, History::default());
+}
+
+/// A turn with a message and an answer, ended.
+async fn said(hand: &Hand, name: &str) -> AcceptedTurn {
+    let turn = hand.direct(name).await;
+    let entries = vec![user_entry(&turn, 0), entry(&turn, 1, "output")];
+    write(hand, &turn, entries).await;
+    hand.finish(&turn).await;
+    turn
+}
+
+/// Where a history ends that was read for the turn after this one.
+fn behind(history: &History, last: &AcceptedTurn) -> HistoryEnd {
+    let entry = history.entries.last().unwrap();
+    HistoryEnd {
+        ord: entry.ord,
+        turn: entry.turn,
+        next_turn_ord: last.turn.ord + 1,
+    }
+}
+
+async fn what_stands_behind_a_known_history_is_the_rest_of_it(db: Db) {
+    let hand = db.one().await;
+    said(&hand, "a").await;
+    let last = said(&hand, "b").await;
+    let known = hand.history(thread()).await.unwrap();
+    let end = behind(&known, &last);
+    let nothing = hand.history_behind(thread(), end).await.unwrap();
+    assert_eq!(nothing, Later::Behind(History::default()));
+
+    let muted = hand.direct("c").await;
+    write(&hand, &muted, vec![user_entry(&muted, 0)]).await;
+    let end_of_muted = Complete {
+        end: failed(),
+        ..complete(&muted, Fate::Done)
+    };
+    hand.complete(end_of_muted).await.unwrap();
+    said(&hand, "d").await;
+    let unanswered = hand.direct("e").await;
+    write(&hand, &unanswered, vec![entry(&unanswered, 0, "note")]).await;
+
+    let later = hand.history_behind(thread(), end).await.unwrap();
+    let Later::Behind(later) = later else {
+        panic!("nothing was taken back: {later:?}");
+    };
+    assert_eq!(later.unrecorded.len(), 1);
+    let whole = History {
+        entries: [known.entries, later.entries].concat(),
+        unrecorded: later.unrecorded,
+    };
+    assert_eq!(whole.entries.len(), 7);
+    assert_eq!(hand.history(thread()).await.unwrap(), whole);
+}
+
+async fn a_known_history_is_read_anew_when_its_last_turn_was_taken_back(db: Db) {
+    let hand = db.one().await;
+    said(&hand, "a").await;
+    let last = said(&hand, "b").await;
+    let end = behind(&hand.history(thread()).await.unwrap(), &last);
+    hand.revert_thread(thread(), 2, NOW).await.unwrap();
+    let anew = async || Later::Anew(hand.history(thread()).await.unwrap());
+    let later = hand.history_behind(thread(), end).await.unwrap();
+    assert_eq!(later, anew().await);
+    // The next turn has the numbers of the one that is gone.
+    let next = said(&hand, "c").await;
+    assert_eq!(next.turn.ord, last.turn.ord);
+    let later = hand.history_behind(thread(), end).await.unwrap();
+    assert_eq!(later, anew().await);
+}
+
+async fn a_known_history_is_read_anew_behind_a_compaction(db: Db) {
+    let hand = db.one().await;
+    let last = said(&hand, "a").await;
+    let end = behind(&hand.history(thread()).await.unwrap(), &last);
+    let turn = hand.direct("b").await;
+    let compaction = vec![entry(&turn, 0, EntryRow::COMPACTION)];
+    write(&hand, &turn, compaction).await;
+    let later = hand.history_behind(thread(), end).await.unwrap();
+    let whole = hand.history(thread()).await.unwrap();
+    assert_eq!(whole.entries.len(), 1);
+    assert_eq!(later, Later::Anew(whole));
 }
