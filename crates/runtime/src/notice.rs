@@ -11,7 +11,7 @@ use std::sync::Arc;
 use turnlane_protocol::approval::{Approval, Decision};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::notification::{Decider, DeltaKind, ItemPlace, ServerNotification};
-use turnlane_store::queue::QueuePage;
+use turnlane_store::queue::{QueuePage, Row};
 
 use crate::approvals::Asking;
 use crate::settings::Settings;
@@ -68,10 +68,7 @@ impl NoticeBody {
         const BASE: usize = 256;
         match self {
             Self::Delta { text, .. } => BASE + text.len(),
-            Self::Queue(page) => {
-                let rows = page.rows.iter().map(|row| BASE + row.params.as_str().len());
-                BASE + rows.sum::<usize>()
-            }
+            Self::Queue(page) => BASE + page.rows.iter().map(row_weight).sum::<usize>(),
             Self::Said(said) => match said.as_ref() {
                 ServerNotification::ItemCompleted(done) => BASE + item_weight(&done.item),
                 ServerNotification::ItemStarted(started) => BASE + item_weight(&started.item),
@@ -82,6 +79,13 @@ impl NoticeBody {
             }
         }
     }
+}
+
+fn row_weight(row: &Row) -> usize {
+    let failure = row.failure.as_ref().map_or(0, |why| why.as_str().len());
+    let key = row.key.as_ref().map_or(0, String::len);
+    let texts = row.source.len() + row.client_id.len() + row.params.as_str().len() + failure + key;
+    size_of::<Row>() + texts
 }
 
 fn item_weight(item: &turnlane_protocol::item::ThreadItem) -> usize {

@@ -14,6 +14,7 @@ use turnlane_store::{Store, ThreadId};
 use crate::clock::Clock;
 use crate::engines::Checked;
 use crate::failures::Failures;
+use crate::lane::ring::Remembered;
 use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
 use crate::threads::Life;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub checked: Arc<Checked>,
     /// Why turns failed.
     pub failures: Arc<Failures>,
+    /// How much of what was told is kept for those who come back.
+    pub remembered: Arc<Remembered>,
     /// Wakes the dispatcher.
     pub work: Notify,
     names: Arc<BTreeSet<String>>,
@@ -60,6 +63,7 @@ impl Shared {
             options,
             checked: Arc::default(),
             failures: Arc::default(),
+            remembered: Arc::default(),
             work: Notify::new(),
             watchers: Arc::default(),
             revisions: Mutex::new(HashMap::new()),
@@ -77,6 +81,7 @@ impl Shared {
             slots: Arc::clone(&self.slots),
             checked: Arc::clone(&self.checked),
             failures: Arc::clone(&self.failures),
+            remembered: Arc::clone(&self.remembered),
             work: Notify::new(),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),

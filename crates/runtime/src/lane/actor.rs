@@ -152,7 +152,11 @@ impl Actor {
             history: None,
             known: KnownPast::default(),
             joins: Vec::new(),
-            subscribers: Subscribers::new(ids::wire_thread(thread), epoch),
+            subscribers: Subscribers::new(
+                ids::wire_thread(thread),
+                epoch,
+                Arc::clone(&shared.remembered),
+            ),
             unattended_since: Some(now),
             session: SessionAccepts::default(),
             warned: Warned::default(),

@@ -8,7 +8,7 @@
 //! The lane then reads outside of its task what is stored, comes back with [`Subscribers::go_live`],
 //! and from then on the subscriber is told directly.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use turnlane_protocol::ids::ThreadId;
@@ -18,13 +18,10 @@ use turnlane_store::queue::QueuePage;
 use turnlane_store::thread::ThreadRow;
 use turnlane_store::turn::{ItemRow, TurnRow};
 
+use super::ring::{Missed, Remembered, Ring};
 use crate::approvals::Asking;
 use crate::notice::{Answers, Notice, NoticeBody, Subscriber, SubscriberId};
 
-/// How many notices a thread remembers for those who come back.
-const RING_MAX: usize = 512;
-/// How much memory they may take together.
-const RING_BYTES_MAX: usize = 256 * 1024;
 /// How many notices are held for a subscriber that is not live yet; then it is refused.
 const HELD_MAX: usize = 16_384;
 
@@ -90,19 +87,17 @@ pub(crate) struct Subscribers {
     epoch: String,
     seq: u64,
     listeners: HashMap<SubscriberId, Listener>,
-    ring: VecDeque<Arc<Notice>>,
-    ring_bytes: usize,
+    ring: Ring,
 }
 
 impl Subscribers {
-    pub(crate) fn new(thread: ThreadId, epoch: String) -> Self {
+    pub(crate) fn new(thread: ThreadId, epoch: String, remembered: Arc<Remembered>) -> Self {
         Self {
             thread,
             epoch,
             seq: 0,
             listeners: HashMap::new(),
-            ring: VecDeque::new(),
-            ring_bytes: 0,
+            ring: Ring::new(remembered),
         }
     }
 
@@ -132,7 +127,6 @@ impl Subscribers {
     /// Numbers a notice and tells it.
     pub(crate) fn tell(&mut self, at_ms: i64, body: NoticeBody) -> Arc<Notice> {
         self.seq += 1;
-        let weight = body.weight();
         let notice = Arc::new(Notice {
             thread: self.thread,
             seq: self.seq,
@@ -150,19 +144,8 @@ impl Subscribers {
         for id in overrun {
             self.listeners.remove(&id);
         }
-        self.remember(&notice, weight);
+        self.ring.push(&notice);
         notice
-    }
-
-    fn remember(&mut self, notice: &Arc<Notice>, weight: usize) {
-        self.ring.push_back(Arc::clone(notice));
-        self.ring_bytes += weight;
-        while self.ring.len() > RING_MAX || self.ring_bytes > RING_BYTES_MAX {
-            let Some(oldest) = self.ring.pop_front() else {
-                break;
-            };
-            self.ring_bytes -= oldest.body.weight();
-        }
     }
 
     /// Whether anything that was told is remembered.
@@ -172,8 +155,7 @@ impl Subscribers {
 
     /// Forgets what was told; a lane that has been idle for a while keeps nothing.
     pub(crate) fn forget(&mut self) {
-        self.ring = VecDeque::new();
-        self.ring_bytes = 0;
+        self.ring.forget(self.seq);
     }
 
     /// Registers a subscriber as held, from the present number on; that number.
@@ -186,18 +168,12 @@ impl Subscribers {
         self.seq
     }
 
-    /// The notices after `since`, if all of them are still here.
-    pub(crate) fn missed(&self, since: &Since) -> Option<Vec<Arc<Notice>>> {
+    /// What was told after `since`, if all of it is still here.
+    pub(crate) fn missed(&self, since: &Since) -> Option<Missed> {
         if since.epoch != self.epoch || since.seq > self.seq {
             return None;
         }
-        let oldest = self.ring.front().map_or(self.seq + 1, |notice| notice.seq);
-        let complete = since.seq + 1 >= oldest;
-        let missed = || {
-            let after = self.ring.iter().filter(|notice| notice.seq > since.seq);
-            after.cloned().collect()
-        };
-        complete.then(missed)
+        self.ring.after(since.seq)
     }
 
     /// Whether a subscriber is still there: one that was held too long is not.

@@ -149,6 +149,39 @@ async fn whoever_comes_back_soon_gets_exactly_what_was_missed() {
 }
 
 #[tokio::test]
+async fn whoever_missed_a_long_queue_growing_gets_it_once_as_it_is() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, keeps) = world.listen(thread).await;
+    let ear = Arc::new(Ear::default());
+    let (id, snapshot) = world
+        .handle
+        .subscribe(thread, Arc::clone(&ear) as _, None)
+        .await
+        .unwrap();
+    world.handle.unsubscribe(thread, id).await;
+    world.handle.pause(thread, None, None).await.unwrap();
+    for nth in 1..=30 {
+        world.add(thread, "waits").await;
+        keeps.hears(&format!("queue {nth} paused"), 1).await;
+    }
+    let since = Since {
+        epoch: snapshot.epoch.clone(),
+        seq: snapshot.seq,
+    };
+    let back = Arc::new(Ear::default());
+    let (_, snapshot) = world
+        .handle
+        .subscribe(thread, Arc::clone(&back) as _, Some(since))
+        .await
+        .unwrap();
+    assert_eq!(snapshot.replay, Replay::Events);
+    assert_eq!(back.words(), ["queue 30 paused"]);
+    assert_eq!(back.notices()[0].seq, snapshot.seq);
+}
+
+#[tokio::test]
 async fn a_lane_that_nobody_needs_is_unloaded_and_comes_back_unseen() {
     let home = Home::new();
     let options = Options {

@@ -19,11 +19,13 @@ use super::telling::QUEUE_ROWS_TOLD;
 use crate::approvals::Asking;
 use crate::dispatcher::recover_dead;
 use crate::error::Error;
+use crate::ids;
 use crate::lane::command::Reply;
 use crate::lane::event::Event;
+use crate::lane::ring::Missed;
 use crate::lane::rows;
 use crate::lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
-use crate::notice::{Notice, Subscriber, SubscriberId};
+use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::shared::Shared;
 
 /// How many items of the running turn a picture holds; the rest is read by pages.
@@ -54,7 +56,7 @@ pub(super) struct Joined {
     id: SubscriberId,
     cut: Cut,
     read: Result<Read, StoreError>,
-    missed: Option<Vec<Arc<Notice>>>,
+    missed: Option<Missed>,
     reply: Reply<Box<Snapshot>>,
 }
 
@@ -138,15 +140,26 @@ impl Actor {
         self.events.push_back(Event::Looked(look));
         let usage = read.thread.usage.as_ref();
         let usage = usage.and_then(|usage| rows::read(usage).ok());
+        let replay = if missed.is_some() {
+            Replay::Events
+        } else {
+            Replay::Snapshot
+        };
+        let mut missed = missed.unwrap_or_default();
+        if missed.queue {
+            // What it showed then is not kept; that it showed something else is.
+            missed.notices.push(Arc::new(Notice {
+                thread: ids::wire_thread(self.thread),
+                seq: cut.seq,
+                at_ms: self.now_ms(),
+                body: NoticeBody::Queue(Box::new(read.queue.clone())),
+            }));
+        }
         let open: Vec<_> = cut.open.into_iter().map(|(_, item)| item).collect();
         reply.send(Ok(Box::new(Snapshot {
             epoch: self.subscribers.epoch().to_owned(),
             seq: cut.seq,
-            replay: if missed.is_some() {
-                Replay::Events
-            } else {
-                Replay::Snapshot
-            },
+            replay,
             running: cut.turn.map(|turn| RunningSnapshot {
                 turn,
                 ended: read.ended,
@@ -157,7 +170,7 @@ impl Actor {
             thread: read.thread,
             queue: read.queue,
         })));
-        self.subscribers.go_live(id, &missed.unwrap_or_default());
+        self.subscribers.go_live(id, &missed.notices);
     }
 }
 
