@@ -9,7 +9,7 @@
 mod fit;
 mod queue;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use turnlane_protocol::envelope::Stamp;
 use turnlane_protocol::ids::ThreadId;
@@ -60,7 +60,14 @@ impl Told {
 pub(crate) struct Feed {
     scope: Scope,
     /// The lane tells one notice to all its followers before the next, so one place is enough.
-    last: Mutex<Option<(Arc<Notice>, Arc<Told>)>>,
+    last: Mutex<Option<Last>>,
+}
+
+/// The notice that was encoded last, while there are followers who have not got it.
+struct Last {
+    notice: Weak<Notice>,
+    told: Arc<Told>,
+    left: usize,
 }
 
 impl Feed {
@@ -71,16 +78,27 @@ impl Feed {
         }
     }
 
-    /// What clients get for this notice.
-    pub(crate) fn told(&self, notice: &Arc<Notice>, broker: &Broker) -> Arc<Told> {
+    /// What clients get for this notice; every follower asks once, and holds the feed.
+    pub(crate) fn told(self: &Arc<Self>, notice: &Arc<Notice>, broker: &Broker) -> Arc<Told> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, told)) = &*last
-            && Arc::ptr_eq(known, notice)
+        if let Some(known) = &mut *last
+            && std::ptr::eq(known.notice.as_ptr(), Arc::as_ptr(notice))
         {
-            return Arc::clone(told);
+            let told = Arc::clone(&known.told);
+            known.left -= 1;
+            if known.left == 0 {
+                *last = None;
+            }
+            return told;
         }
         let told = Arc::new(told(&self.scope, notice, broker));
-        *last = Some((Arc::clone(notice), Arc::clone(&told)));
+        let left = Arc::strong_count(self) - 1;
+        // Kept longer, a long queue would stay in memory for every thread that is followed.
+        *last = (left > 0).then(|| Last {
+            notice: Arc::downgrade(notice),
+            told: Arc::clone(&told),
+            left,
+        });
         told
     }
 
@@ -218,7 +236,41 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use turnlane_protocol::notification::ThreadMoved;
+    use turnlane_rpc::RequestIds;
+    use uuid::Uuid;
+
     use super::*;
+
+    fn closed(thread: ThreadId) -> Arc<Notice> {
+        let thread_id = thread;
+        Arc::new(Notice {
+            thread,
+            seq: 1,
+            at_ms: 0,
+            body: NoticeBody::Said(Box::new(ServerNotification::ThreadClosed(ThreadMoved {
+                thread_id,
+            }))),
+        })
+    }
+
+    #[test]
+    fn what_was_encoded_is_shared_by_all_followers_and_kept_for_nobody_else() {
+        let broker = Broker::new(RequestIds::default());
+        let thread = ThreadId::from_uuid(Uuid::nil());
+        let feed = Arc::new(Feed::new(thread));
+        let (notice, next) = (closed(thread), closed(thread));
+        let told = feed.told(&notice, &broker);
+        assert_eq!(Arc::strong_count(&told), 1, "there is one follower");
+
+        let another = Arc::clone(&feed);
+        let told = feed.told(&next, &broker);
+        assert_eq!(Arc::strong_count(&told), 2, "one has not got it");
+        let same = another.told(&next, &broker);
+        assert!(Arc::ptr_eq(&told, &same));
+        assert_eq!(Arc::strong_count(&told), 2, "both have it");
+        assert_eq!(Arc::strong_count(&next), 1);
+    }
 
     #[test]
     fn a_long_text_goes_out_in_parts_that_make_it_up() {
