@@ -13,8 +13,8 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::fault::Fault;
 use super::fixture::{Fixture, THREAD, append, id};
-use super::{history, owner, threads};
-use crate::queue::{Back, Fate, Which};
+use super::{history, owner, queue, threads};
+use crate::queue::{Back, Fate, QueueFrom, QueueQuery, Which};
 use crate::thread::{Direction, ThreadQuery, ThreadSort};
 use crate::turn::HistoryEnd;
 
@@ -253,6 +253,20 @@ fn steps_at_depth(depth: u32) -> i64 {
     fixture.add(1 << 100);
     fixture.run(|db| owner::ready(db, 40, 10)).unwrap();
     STEPS.take().values().sum()
+}
+
+#[test]
+fn the_rows_in_front_of_one_are_counted_without_reading_them() {
+    let fixture = Fixture::with_thread();
+    fixture.append(&append(5)).unwrap();
+    let query = QueueQuery {
+        thread: id(THREAD),
+        from: QueueFrom::After(0),
+        limit: 1,
+    };
+    fixture.run(|db| queue::queue(db, &query)).unwrap();
+    let counted = "COVERING INDEX one_pos (thread_id=? AND pos<?)";
+    assert_uses(&fixture, "SELECT COUNT(*)", counted);
 }
 
 #[test]

@@ -80,8 +80,8 @@ pub(super) fn find_key(
 
 /// How many visible rows have a position up to this one.
 fn up_to(db: &Db<'_>, thread: ThreadId, position: i64) -> Result<u32, Fault> {
-    const UP_TO: &str = "SELECT COUNT(*) FROM queued_turn \
-         WHERE thread_id = ?1 AND state IN ('queued','blocked') AND pos <= ?2";
+    // Only rows that are visible have a position, so the index alone counts them.
+    const UP_TO: &str = "SELECT COUNT(*) FROM queued_turn WHERE thread_id = ?1 AND pos <= ?2";
     let count = first(db, UP_TO, params![thread, position], |row| row.get(0))?;
     Ok(count.unwrap_or(0))
 }
