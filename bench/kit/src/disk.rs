@@ -1,4 +1,5 @@
-//! The physical limit: 4 KiB written and synced, one after the other, by one thread.
+//! The physical limit: bytes written and synced, 4 KiB where nothing else is said, one write after the
+//! other, by one thread.
 //!
 //! The invariant here: the file has its size before the first measured write, as a log that begins
 //! again at its beginning has, so that a sync is data and nothing else.
@@ -18,6 +19,7 @@ const PAGES: u64 = 1_024;
 #[derive(Debug)]
 pub struct Disk {
     file: File,
+    /// Where the next write begins.
     at: u64,
     sample: Sample,
 }
@@ -50,11 +52,19 @@ impl Disk {
 
     /// Writes and syncs once; how long it took. Belongs to no round.
     pub fn once(&mut self) -> anyhow::Result<Duration> {
+        self.once_with(&[2; PAGE])
+    }
+
+    /// The same with these bytes instead of 4 KiB.
+    pub fn once_with(&mut self, bytes: &[u8]) -> anyhow::Result<Duration> {
+        let length = bytes.len() as u64;
+        if self.at + length > PAGES * PAGE as u64 {
+            self.at = 0;
+        }
         let sent = now();
-        let at = self.at % PAGES * PAGE as u64;
-        self.file.write_all_at(&[2; PAGE], at)?;
+        self.file.write_all_at(bytes, self.at)?;
         self.file.sync_data()?;
-        self.at += 1;
+        self.at += length;
         Ok(sent.elapsed())
     }
 

@@ -1,4 +1,5 @@
-//! One add after the other, each beside a bare write with fdatasync.
+//! One add after the other, each beside bare writes with fdatasync: one of 4 KiB, and one of as many
+//! bytes as our add brings into the log.
 //!
 //! The invariant here: while adds to a busy lane are measured, its turn waits for the model and the
 //! server has nothing else to do. On an idle lane the row's turn is run to its end before the next
@@ -14,11 +15,15 @@ const ROWS: usize = 50;
 /// Adds to an idle lane in one round.
 const ONES: usize = 20;
 
+/// What our add brings into the log: a frame for the page of each table and index that it changes.
+static LOGGED: [u8; 6 * (4_096 + 24)] = [3; 6 * (4_096 + 24)];
+
 /// What one contender took, and the disk beside it.
 #[derive(Clone, Default)]
 struct Taken {
     add: Figures,
     disk: Figures,
+    log: Figures,
 }
 
 #[derive(Clone, Copy)]
@@ -45,9 +50,11 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let mut disk = Disk::in_folder(folder.path())?;
     turnlane_benchkit::println(
-        "| lane | who | p50 ms | p99 ms | fdatasync p50 | fdatasync p99 | p50 ÷ fdatasync | p99 ÷ fdatasync |",
+        "| lane | who | p50 ms | p99 ms | fdatasync p50 | fdatasync p99 | p50 ÷ fdatasync | p99 ÷ fdatasync | fdatasync of as many bytes p50 | p50 ÷ it | p99 ÷ it |",
     );
-    turnlane_benchkit::println("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
+    turnlane_benchkit::println(
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    );
     for lane in [Lane::Busy, Lane::BusyUnheard, Lane::Idle] {
         let mut contenders = Contender::all(&Kind::ALL).await?;
         let mut taken = vec![Taken::default(); contenders.len()];
@@ -85,6 +92,7 @@ async fn adds(
     }
     for _ in 0..rows {
         taken.disk.add_time(disk.once()?);
+        taken.log.add_time(disk.once_with(&LOGGED)?);
         let began = now();
         contender.add(&thread).await?;
         taken.add.add_time(began.elapsed());
@@ -96,13 +104,16 @@ async fn adds(
 }
 
 fn shown(lane: Lane, kind: Kind, taken: &Taken) {
-    let figures = [&taken.add, &taken.disk].map(|of| [of.percentile(50), of.percentile(99)]);
-    let [[p50, p99], [disk_p50, disk_p99]] = figures;
+    let figures = [&taken.add, &taken.disk, &taken.log];
+    let [[p50, p99], [disk_p50, disk_p99], [log_p50, log_p99]] =
+        figures.map(|of| [of.percentile(50), of.percentile(99)]);
     turnlane_benchkit::println(&format!(
-        "| {} | {} | {p50:.2} | {p99:.2} | {disk_p50:.2} | {disk_p99:.2} | {:.2} | {:.2} |",
+        "| {} | {} | {p50:.2} | {p99:.2} | {disk_p50:.2} | {disk_p99:.2} | {:.2} | {:.2} | {log_p50:.2} | {:.2} | {:.2} |",
         lane.name(),
         kind.name(),
         p50 / disk_p50,
         p99 / disk_p99,
+        p50 / log_p50,
+        p99 / log_p99,
     ));
 }

@@ -2,9 +2,9 @@
 //! `codex app-server`.
 //!
 //! All are programs of their own with a home each, spoken to by the same lean client, with a model
-//! behind each that answers at once. The contenders take turns in rounds, and beside each add stands a
-//! 4 KiB write with fdatasync on the same file system, made just before it, so that a noisy moment of
-//! the machine falls on all; what counts are the ratios. Codex acknowledges an add before it is on the
+//! behind each that answers at once. The contenders take turns in rounds, and beside each add stand a
+//! 4 KiB write with fdatasync on the same file system and one of as many bytes as our add writes, made
+//! just before it, so that a noisy moment of the machine falls on all; what counts are the ratios. Codex acknowledges an add before it is on the
 //! disk, ours after.
 //!
 //! Needs `target/release/turnlane` (built with `cargo build --release -p turnlane-cli`).
