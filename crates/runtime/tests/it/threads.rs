@@ -44,7 +44,9 @@ async fn talk(world: &World, thread: ThreadId, text: &str) -> TurnId {
 
 /// Begins a turn that waits for its gate.
 async fn begin(world: &World, thread: ThreadId) -> TurnId {
-    let answer = world.handle.start(thread, start("slow", StartHow::OrReject));
+    let answer = world
+        .handle
+        .start(thread, start("slow", StartHow::OrReject));
     let StartAnswer::Begun(turn) = answer.await.unwrap() else {
         panic!("nothing stands in its way");
     };
