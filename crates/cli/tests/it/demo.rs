@@ -263,11 +263,6 @@ async fn a_command_that_fails_is_not_called_a_success() {
 }
 
 #[tokio::test]
-async fn help_teaches() {
-    assert_snapshot!(shown(turnlane(&["demo", "--help"])).await);
-}
-
-#[tokio::test]
 async fn everything_to_type_next_exists() {
     let machine = Machine::new();
     let output = run(machine.spec(&[])).await;
