@@ -140,9 +140,6 @@ impl Assembly {
             },
             features: turnlane_server::features(),
         });
-        let watched = server.clone();
-        // Ends with the server.
-        tokio::spawn(async move { watched.watch_health().await });
         Ok(Self {
             server,
             runtime,

@@ -3,12 +3,14 @@
 //! The invariant here: there is one text for each state of the store, whoever asks, and it says what
 //! happened and what to do. Whether a request is refused is the store's affair and not looked at here.
 
+use std::sync::Arc;
+
 use turnlane_protocol::envelope::Stamp;
 use turnlane_protocol::notification::{ServerNotification, Warning};
 use turnlane_runtime::store::Health;
 
 use crate::encode::encoded;
-use crate::server::Server;
+use crate::server::{Server, Shared};
 
 /// The disk is full.
 const FULL: &str =
@@ -48,30 +50,6 @@ impl Server {
         }
     }
 
-    /// Tells all clients, and the log, when the store stops taking new work and when it goes on.
-    ///
-    /// Returns when the server is stopped or the store is closed. Called twice, clients are told
-    /// twice.
-    pub async fn watch_health(&self) {
-        let mut health = self.shared.options.runtime.store().health();
-        loop {
-            let changed = tokio::select! {
-                changed = health.changed() => changed,
-                () = self.shared.stopping.cancelled() => return,
-            };
-            if changed.is_err() {
-                return;
-            }
-            let text = match *health.borrow_and_update() {
-                Health::Good => GOOD,
-                Health::Full => FULL,
-                Health::WritesOff => WRITES_OFF,
-            };
-            tracing::warn!("{text}");
-            self.warn(text);
-        }
-    }
-
     fn warn(&self, text: &str) {
         let warning = ServerNotification::Warning(Warning {
             thread_id: None,
@@ -87,4 +65,31 @@ impl Server {
             hub.tell_all(warning.method(), &message, |_| true);
         }
     }
+}
+
+/// Tells all clients, and the log, when the store stops taking new work and when it goes on, until the
+/// server is stopped or gone.
+pub(crate) fn watch(shared: &Arc<Shared>) {
+    let mut health = shared.options.runtime.store().health();
+    let stopping = shared.stopping.clone();
+    // Whoever watches keeps nothing alive.
+    let server = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        loop {
+            let changed = tokio::select! {
+                changed = health.changed() => changed,
+                () = stopping.cancelled() => return,
+            };
+            let (Ok(()), Some(shared)) = (changed, server.upgrade()) else {
+                return;
+            };
+            let text = match *health.borrow_and_update() {
+                Health::Good => GOOD,
+                Health::Full => FULL,
+                Health::WritesOff => WRITES_OFF,
+            };
+            tracing::warn!("{text}");
+            Server { shared }.warn(text);
+        }
+    });
 }

@@ -17,6 +17,7 @@ use turnlane_runtime::store::Health;
 use crate::broker::Broker;
 use crate::connection::{Connection, Introduced};
 use crate::handlers::thread_queue::Swept;
+use crate::health;
 use crate::hub::{ConnectionId, Hub};
 use crate::methods::{Methods, methods};
 use crate::metrics::{Metrics, Others};
@@ -48,7 +49,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without connections.
+    /// A server without connections. Called inside a tokio runtime, where it watches its store.
     pub fn new(options: Options) -> Self {
         let ids = RequestIds::default();
         let shared = Arc::new(Shared {
@@ -67,6 +68,7 @@ impl Server {
         });
         let watcher = Watcher::new(Arc::downgrade(&shared));
         shared.options.runtime.watch(Arc::new(watcher));
+        health::watch(&shared);
         Self { shared }
     }
 

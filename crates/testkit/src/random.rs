@@ -4,6 +4,8 @@
 //! as the test's own choices go; what the processes under test do meanwhile is theirs. Not for keys,
 //! tokens or anything else that must not be guessed.
 
+use std::time::Duration;
+
 /// A stream of numbers (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -26,6 +28,12 @@ impl Random {
     pub fn below(&mut self, end: usize) -> usize {
         let below = self.next() % u64::try_from(end.max(1)).unwrap_or(u64::MAX);
         usize::try_from(below).unwrap_or_default()
+    }
+
+    /// A time shorter than `end`, in whole microseconds.
+    pub fn shorter(&mut self, end: Duration) -> Duration {
+        let end = u64::try_from(end.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.next() % end.max(1))
     }
 
     /// One of these, of which there is at least one.
@@ -54,5 +62,8 @@ mod tests {
         }
         assert_eq!(seen, [true; 5]);
         assert_eq!(one.below(0), 0);
+        assert_eq!(one.shorter(Duration::ZERO), Duration::ZERO);
+        let second = Duration::from_secs(1);
+        assert!((0..100).all(|_| one.shorter(second) < second));
     }
 }

@@ -152,7 +152,7 @@ async fn begin(session: &Session, thread: &str, row: Option<String>) -> anyhow::
         Ok(answer) => return Ok(answer["turn"]["id"].as_str().unwrap_or_default().to_owned()),
         Err(refused) => refused,
     };
-    // A server that had not loaded the thread may have begun with the head by itself.
+    // The daemon runs what waits, so it may have begun with the head since we looked.
     let is_head = row.is_none_or(|row| head["id"] == row.as_str());
     match head["turnId"].as_str() {
         Some(turn) if is_head && has_begun(session, thread, turn).await? => Ok(turn.to_owned()),

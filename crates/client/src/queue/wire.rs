@@ -39,8 +39,6 @@ struct Shown {
     rows: Vec<Value>,
     /// What the last page said of the lane.
     state: Map<String, Value>,
-    /// What ran while each page was read.
-    running: Vec<Value>,
     /// Whether all pages are of the same queue. Codex does not tell, and is believed.
     is_one: bool,
 }
@@ -70,15 +68,12 @@ async fn rows(core: &Core, thread: &ThreadId) -> Result<Shown, CallError> {
     let mut shown = Shown {
         rows: Vec::new(),
         state: Map::new(),
-        running: Vec::new(),
         is_one: true,
     };
     while let Some((page, besides)) = pages.next_with_state(core).await? {
         shown.rows.extend(page);
-        let is_first = shown.running.is_empty();
+        let is_first = shown.state.is_empty();
         shown.is_one &= is_first || shown.state.get("revision") == besides.get("revision");
-        let running = besides.get("running").cloned();
-        shown.running.push(running.unwrap_or_default());
         shown.state = besides;
     }
     Ok(shown)
@@ -109,7 +104,7 @@ pub(crate) async fn whereabouts(
     }
     let is_it =
         |running: &Value| running.get("queuedTurnId").and_then(Value::as_str) == Some(row.as_str());
-    match shown.running.last() {
+    match shown.state.get("running") {
         Some(running) if is_it(running) => Ok(Whereabouts::Runs),
         _ if shown.is_one => Ok(Whereabouts::Gone),
         _ => Ok(Whereabouts::Unseen),
@@ -136,7 +131,7 @@ pub(crate) async fn holds(
     turn: &TurnId,
 ) -> Result<bool, CallError> {
     let shown = rows(core, thread).await?;
-    let all = shown.rows.iter().chain(shown.running.last());
+    let all = shown.rows.iter().chain(shown.state.get("running"));
     let turns = all.filter_map(|row| row.get("turnId"));
     let mut turns = turns.filter_map(Value::as_str);
     Ok(turns.any(|id| id == turn.as_str()) || !shown.is_one)

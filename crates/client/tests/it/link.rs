@@ -23,28 +23,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const GONE: Duration = Duration::from_secs(2);
 
 /// Answers everything but `wait`, ends on demand and at the end of its input.
-const SERVER: &str = r#"
-echo $$ >> "$PIDS"
-while read -r line; do
-    rest=${line#*:}; id=${rest%%,*}
-    case $line in
-        *'"method":"initialize"'*) echo "{\"id\":$id,\"result\":{\"userAgent\":\"$AGENT\"}}" ;;
-        *'"method":"initialized"'*) ;;
-        *'"method":"exit"'*) exit 0 ;;
-        *'"method":"wait"'*) ;;
-        *) echo "{\"id\":$id,\"result\":{}}" ;;
-    esac
-done
-"#;
+const SERVER: &str = include_str!("server.sh");
 
 /// Initialises, then ignores the end of its input and SIGTERM.
-const STUBBORN: &str = r#"
-trap '' TERM
-echo $$ >> "$PIDS"
-read -r line
-echo '{"id":0,"result":{"userAgent":"sh/1.2.3"}}'
-while true; do sleep 1; done
-"#;
+const STUBBORN: &str = include_str!("stubborn.sh");
 
 /// Where servers write down who they are.
 struct Place(TempDir);

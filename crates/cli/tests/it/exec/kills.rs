@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
+use turnlane_testkit::Random;
 use turnlane_testkit::mock_model::{Item, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
@@ -39,26 +40,6 @@ fn kills() -> usize {
 pub(crate) fn seed() -> u64 {
     let given = std::env::var("TURNLANE_TEST_SEED").ok();
     given.and_then(|seed| seed.parse().ok()).unwrap_or(6)
-}
-
-/// Numbers that look random and are the same for the same seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)) % end
-    }
-
-    fn of<T: Copy>(&mut self, some: &[T]) -> T {
-        let end = u64::try_from(some.len()).unwrap();
-        some[usize::try_from(self.below(end)).unwrap()]
-    }
 }
 
 /// The answer to a prompt: a command that never ends by itself and has a child in a session of its
@@ -118,10 +99,10 @@ impl Moment {
             _ => &[None, Some("thread.started"), Some("turn.started")],
         };
         let line = random.of(lines);
-        let behind_us = random.of(&BEHIND_MS) * 1000;
+        let behind = Duration::from_millis(random.of(&BEHIND_MS));
         Self {
             line,
-            behind: Duration::from_micros(random.below(behind_us)),
+            behind: random.shorter(behind),
         }
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnlane_testkit::mock_model::{At, Gate, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
-use turnlane_testkit::{ProcessSpec, TestClient, TestProcess};
+use turnlane_testkit::{ProcessSpec, Random, TestClient, TestProcess};
 
 use super::{Daemon, add, drained, is_full, turns};
 use crate::app_server::{Served, ok, thread};
-use crate::exec::kills::{Random, seed};
+use crate::exec::kills::seed;
 
 /// How many runs are killed: the contract's number when `TURNLANE_TEST_FULL` is set.
 fn kills() -> usize {
@@ -36,11 +36,11 @@ async fn killed_while_it_waits(
 ) -> TestProcess {
     let mut run = TestProcess::start(exec(served, thread, text)).unwrap();
     drop(run.take_stdin());
-    if random.below(2) == 0 {
+    if random.one_in(2) {
         let told = |line: &str| line.starts_with("waiting: ");
         run.wait_for_stderr_line(told, DEADLINE).await.unwrap();
     }
-    let behind = Duration::from_micros(random.below(100_000));
+    let behind = random.shorter(Duration::from_millis(100));
     let _ = within("a moment", behind, run.wait(DEADLINE)).await;
     run.kill9().await.unwrap();
     run

@@ -14,11 +14,11 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
-use turnlane_testkit::{TempHome, TestClient, TestProcess};
+use turnlane_testkit::{Random, TempHome, TestClient, TestProcess};
 
 use super::{Daemon, add, is_full, turns};
 use crate::app_server::{Served, ok, run_what_is_said, thread};
-use crate::exec::kills::{Random, seed};
+use crate::exec::kills::seed;
 
 const WHO: [&str; 5] = ["one", "two", "three", "four", "five"];
 
@@ -226,8 +226,8 @@ async fn a_fleet_loses_members(seed: u64) {
     }
     let (mut held, mut lost, mut slowest) = (0, 0, Duration::ZERO);
     for round in 0..rounds {
-        let victim = usize::try_from(random.below(5)).unwrap();
-        let behind = Duration::from_micros(random.below(400_000));
+        let victim = random.below(5);
+        let behind = random.shorter(Duration::from_millis(400));
         let pid = members[victim].process.pid();
         let filling = join_all(
             members

@@ -5,14 +5,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use turnlane_testkit::TempHome;
 use turnlane_testkit::mock_model::{At, Gate, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
+use turnlane_testkit::{Random, TempHome};
 
 use super::restarts::completed;
 use super::{Daemon, add, is_full, turns};
 use crate::app_server::{Served, thread};
-use crate::exec::kills::{Random, seed};
+use crate::exec::kills::seed;
 
 async fn gated() -> (Served, Gate) {
     let gate = Gate::new();
@@ -181,7 +181,7 @@ async fn stopped_while_draining(grace: &str) -> (usize, usize, Vec<(String, Stri
             let end = async move { completed(&client, &thread, &turn, &text).await };
             waiting.spawn(end);
         }
-        let behind = Duration::from_micros(random.below(400_000));
+        let behind = random.shorter(Duration::from_millis(400));
         let _ = within("a moment", behind, std::future::pending::<()>()).await;
         daemon.signal(Signal::TERM);
         let status = daemon.process.wait(DEADLINE).await.unwrap();

@@ -15,31 +15,10 @@ use crate::endpoint::{Env, SpawnSpec, Supervision};
 use crate::link::Connection;
 
 /// Answers every request; dies, exits and tells on demand. It ends at the end of its input.
-const SERVER: &str = r#"
-echo $$ >> "$PIDS"
-while read -r line; do
-    rest=${line#*:}; id=${rest%%,*}
-    case $line in
-        *'"method":"initialize"'*) echo "{\"id\":$id,\"result\":{\"userAgent\":\"sh/1.2.3\"}}" ;;
-        *'"method":"initialized"'*) ;;
-        *'"method":"die"'*) kill -9 $$ ;;
-        *'"method":"exit"'*) exit 0 ;;
-        *'"method":"fail"'*) echo "last words" >&2; exit 3 ;;
-        *'"method":"silent"'*) exec 1>&-; read -r line; read -r line ;;
-        *'"method":"wait"'*) ;;
-        *) echo "{\"id\":$id,\"result\":{}}" ;;
-    esac
-done
-"#;
+const SERVER: &str = include_str!("../../../tests/it/server.sh");
 
 /// Initialises, then ignores the end of its input and SIGTERM, as its children do.
-const STUBBORN: &str = r#"
-trap '' TERM
-echo $$ >> "$PIDS"
-read -r line
-echo '{"id":0,"result":{"userAgent":"sh/1.2.3"}}'
-while true; do sleep 1; done
-"#;
+const STUBBORN: &str = include_str!("../../../tests/it/stubborn.sh");
 
 /// A place for what servers write down.
 struct Place(TempDir);
