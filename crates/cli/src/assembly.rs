@@ -103,6 +103,9 @@ impl Assembly {
             // Many runs start no process; nothing started is nothing to keep.
             begin: turnlane_process::Begin::WhenNeeded,
             hold: store.worker_lock()?.into_iter().collect(),
+            hidden: home::hidden(home, codex_home),
+            local_sockets: config.server.local_sockets,
+            state: Some(home::process_state(home)),
             ..turnlane_process::Options::default()
         })?;
         let configured = Arc::new(Configured {

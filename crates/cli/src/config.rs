@@ -293,13 +293,15 @@ mod tests {
                     [queue]\non_interrupt = \"pause\"\non_crash = \"retry\"\non_error = \"block\"\n\
                     on_limit = \"fail\"\non_cannot_start = \"continue\"\npoison_limit = 5\n\
                     max_depth = 100000\n[lanes]\nmax_running = 7\n\
-                    [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n";
+                    [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n\
+                    local_sockets = \"open\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
         assert!(config.unattended_timeout.is_zero());
         assert_eq!(config.on_interrupt, OnInterrupt::Pause);
         assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
         assert_eq!(config.spawn, Spawn::Deny);
+        assert_eq!(config.local_sockets, turnlane_process::LocalSockets::Open);
         assert_eq!(config.policies.on_crash, OnCrash::Retry);
         assert_eq!(config.policies.on_error, OnError::Block);
         assert_eq!(config.policies.on_limit, OnLimit::Fail);

@@ -43,6 +43,18 @@ pub(crate) fn token(home: &Path) -> PathBuf {
     home.join("token")
 }
 
+/// Paths that no sandboxed command may see: this home with its token, keys and conversations, and the
+/// login of Codex.
+pub(crate) fn hidden(home: &Path, codex_home: Option<&Path>) -> Vec<PathBuf> {
+    let login = codex_home.map(|codex| codex.join("auth.json"));
+    std::iter::once(home.to_owned()).chain(login).collect()
+}
+
+/// Where the process service remembers what it made outside of the home.
+pub(crate) fn process_state(home: &Path) -> PathBuf {
+    home.join("run/process")
+}
+
 /// Makes the folder, for its owner only, if it does not exist.
 pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
     DirBuilder::new()

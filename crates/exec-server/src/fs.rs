@@ -44,41 +44,63 @@ const CALLS_MAX: usize = 8;
 static CALLS: Semaphore = Semaphore::const_new(CALLS_MAX);
 
 /// The files of one connection: its open handles. Dropping it closes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Files {
     handles: Arc<Handles>,
+    /// Paths that no call with a sandbox may touch.
+    hidden: Arc<[PathBuf]>,
 }
 
 /// What answers a call: decoded params in, an encoded result out.
-type Answer = fn(&Handles, Option<&RawValue>) -> Result<Box<RawValue>>;
+type Answer = fn(&Handles, &[PathBuf], Option<&RawValue>) -> Result<Box<RawValue>>;
 
 /// Every method, and what answers it.
 const METHODS: [(&str, Answer); 12] = [
-    (fs::GET_METADATA, |_, p| {
-        encoded(&read::metadata(&params(p)?)?)
+    (fs::GET_METADATA, |_, hidden, p| {
+        encoded(&read::metadata(&params(p)?, hidden)?)
     }),
-    (fs::READ_FILE, |_, p| read::whole(&params(p)?)),
-    (fs::WRITE_FILE, |_, p| done(write::file(&params(p)?))),
-    (fs::CREATE_DIRECTORY, |_, p| {
-        done(write::directory(&params(p)?))
+    (fs::READ_FILE, |_, hidden, p| {
+        read::whole(&params(p)?, hidden)
     }),
-    (fs::READ_DIRECTORY, |_, p| {
-        encoded(&directory::list(&params(p)?)?)
+    (fs::WRITE_FILE, |_, hidden, p| {
+        done(write::file(&params(p)?, hidden))
     }),
-    (fs::CANONICALIZE, |_, p| {
-        encoded(&read::canonical(&params(p)?)?)
+    (fs::CREATE_DIRECTORY, |_, hidden, p| {
+        done(write::directory(&params(p)?, hidden))
     }),
-    (fs::REMOVE, |_, p| done(remove::remove(&params(p)?))),
-    (fs::COPY, |_, p| done(copy::copy(&params(p)?))),
-    (fs::WALK, |_, p| encoded(&walk::walk(&params(p)?)?)),
-    (fs::OPEN, |handles, p| encoded(&handles.open(params(p)?)?)),
-    (fs::READ_BLOCK, |handles, p| {
+    (fs::READ_DIRECTORY, |_, hidden, p| {
+        encoded(&directory::list(&params(p)?, hidden)?)
+    }),
+    (fs::CANONICALIZE, |_, hidden, p| {
+        encoded(&read::canonical(&params(p)?, hidden)?)
+    }),
+    (fs::REMOVE, |_, hidden, p| {
+        done(remove::remove(&params(p)?, hidden))
+    }),
+    (fs::COPY, |_, hidden, p| {
+        done(copy::copy(&params(p)?, hidden))
+    }),
+    (fs::WALK, |_, hidden, p| {
+        encoded(&walk::walk(&params(p)?, hidden)?)
+    }),
+    (fs::OPEN, |handles, hidden, p| {
+        encoded(&handles.open(params(p)?, hidden)?)
+    }),
+    (fs::READ_BLOCK, |handles, _, p| {
         encoded(&handles.read_block(&params(p)?)?)
     }),
-    (fs::CLOSE, |handles, p| done(handles.close(&params(p)?))),
+    (fs::CLOSE, |handles, _, p| done(handles.close(&params(p)?))),
 ];
 
 impl Files {
+    /// No handle is open yet; calls with a sandbox never touch what is hidden.
+    pub(crate) fn new(hidden: &[PathBuf]) -> Self {
+        Self {
+            handles: Arc::default(),
+            hidden: hidden.into(),
+        }
+    }
+
     /// Whether `method` is answered here.
     pub(crate) fn knows(method: &str) -> bool {
         answer_of(method).is_some()
@@ -97,11 +119,12 @@ impl Files {
             return Err(ErrorObject::bare(-32601, "not a method of files"));
         };
         let handles = Arc::clone(&self.handles);
+        let hidden = Arc::clone(&self.hidden);
         let Ok(permit) = CALLS.acquire().await else {
             return Err(ErrorObject::bare(INTERNAL_ERROR, "file calls have ended"));
         };
         let call = tokio::task::spawn_blocking(move || {
-            let result = answer(&handles, params.as_deref()).map_err(ErrorObject::from);
+            let result = answer(&handles, &hidden, params.as_deref()).map_err(ErrorObject::from);
             // Given back with the result: the thread is free by then and the next call takes it,
             // and no call is uncounted while its thread works, even if nobody waits any more.
             (result, permit)

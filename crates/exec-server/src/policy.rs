@@ -89,7 +89,8 @@ fn check_paths(
         Sandbox::WorkspaceWrite { roots, .. } => roots.as_slice(),
         Sandbox::ReadOnly { .. } | Sandbox::Custom { .. } => &[],
     };
-    let paths = PathPolicy::new(sandbox, tmpdir).map_err(|error| error.to_string())?;
+    let paths =
+        PathPolicy::new(sandbox, tmpdir, machine.hidden()).map_err(|error| error.to_string())?;
     // What is protected inside of a writable root needs a mount of its own.
     let is_divided = |root: &PathBuf| {
         let root = root.canonicalize().unwrap_or_else(|_| root.clone());

@@ -34,7 +34,7 @@ pub(crate) use terminal::{check_size, resize};
 
 use crate::contain::{Ended, Running};
 use crate::event::StreamName;
-use crate::service::Slot;
+use crate::service::{Footprint, Slot};
 use crate::spec::{Signal, Survivors, Target};
 use ending::{Act, Ending};
 use streams::{Sink, Source, Taken};
@@ -62,6 +62,7 @@ pub(crate) struct Driver {
     drain_bytes: usize,
     stage: Stage,
     is_empty: bool,
+    footprint: Footprint,
     slot: Slot,
 }
 
@@ -87,6 +88,7 @@ impl Driver {
         ends: Ends,
         timeout: Option<Duration>,
         survivors: Survivors,
+        footprint: Footprint,
         slot: Slot,
     ) -> Self {
         // A timeout too far away to be told is none.
@@ -104,6 +106,7 @@ impl Driver {
             drain_bytes: DRAIN_BYTES_MAX,
             stage: Stage::Running,
             is_empty: false,
+            footprint,
             slot,
         }
     }
@@ -303,6 +306,14 @@ impl Driver {
 
     fn finish(&mut self) {
         self.stage = Stage::Finished;
+        // Before the end is told: whoever waits for it finds nothing left behind.
+        let footprint = std::mem::take(&mut self.footprint);
+        if footprint.is_large() {
+            let runtime = self.shared.registry.runtime();
+            runtime.spawn_blocking(move || drop(footprint));
+        } else {
+            drop(footprint);
+        }
         let running = self.shared.lock().running.take();
         drop(running);
         self.shared.ended.notify_waiters();

@@ -73,7 +73,7 @@ pub(crate) struct Restrictions {
     pub(crate) filter: Vec<[u8; 8]>,
 }
 
-/// A mount namespace of the child's own and what is done in it.
+/// Mount and IPC namespaces of the child's own and what is done in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounts {
     /// Also a user namespace, in which these stay our ids.
@@ -92,10 +92,14 @@ pub(crate) enum MountStep {
     MaskDirectory(CString),
     /// Something that cannot be opened over the path.
     MaskFile(CString),
+    /// An empty directory over the path that can be listed.
+    EmptyDirectory(CString),
     /// What is mounted at the path and everything below it become read-only.
     Freeze(CString),
     /// The path and everything below it as they were before the first step.
     Restore(CString),
+    /// The first path as it was before the first step, over the second one.
+    Instead(CString, CString),
 }
 
 /// The child's ends of its streams.

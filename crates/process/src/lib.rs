@@ -52,7 +52,9 @@ pub use report::{
     Confined, ContainmentKind, Enforces, FsEnforcement, Listed, MountsBy, NetworkEnforcement,
     ProcessInfo, ProcessState, Report,
 };
-pub use sandbox::{Access, LANDLOCK_ABI_MIN, MissingPath, PathPolicy, PathRule, Sandbox};
+pub use sandbox::{
+    Access, LANDLOCK_ABI_MIN, LocalSockets, MissingPath, PathPolicy, PathRule, Sandbox,
+};
 pub use service::{Counters, ProcessService, spawn};
 pub use snapshot::{Snapshot, StreamSnapshot};
 pub use spec::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::report::ContainmentKind;
+use crate::sandbox::LocalSockets;
 
 /// When a service starts what it needs for its processes: the keeper, the spawning thread, the trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,16 @@ pub struct Options {
     pub processes_max: usize,
     /// SIGTERM to SIGKILL when the service stops.
     pub shutdown_grace: Duration,
+    /// Paths that no sandboxed process may read, write, lock or list, by any path to them; e.g. the home
+    /// of the program that owns the service. One that does not exist hides nothing yet.
+    pub hidden: Vec<PathBuf>,
+    /// Whether a sandboxed process with network may use sockets of the user's other programs.
+    pub local_sockets: LocalSockets,
+    /// Where the service keeps a journal of what it makes in other directories, so that the next
+    /// service removes what a killed one left, and directories for shared memory. It should be
+    /// hidden. Without it a killed service may leave empty mount points behind, and sandboxed
+    /// processes have no POSIX shared memory.
+    pub state: Option<PathBuf>,
     /// Names of variables children get from the service's own environment, besides the usual ones.
     pub env_pass: Vec<String>,
     /// Milliseconds since 1970.
@@ -63,6 +74,9 @@ impl Default for Options {
             retained_bytes_max: 256 * 1024 * 1024,
             processes_max: 16_384,
             shutdown_grace: Duration::from_secs(2),
+            hidden: Vec::new(),
+            local_sockets: LocalSockets::default(),
+            state: None,
             env_pass: Vec::new(),
             now_ms: Arc::new(wall_clock_ms),
         }

@@ -151,6 +151,8 @@ pub trait Enforces {
     fn seccomp(&self) -> &Result<(), String>;
     /// Mount namespaces, or why not.
     fn mounts(&self) -> &Result<MountsBy, String>;
+    /// Paths that no sandboxed process may see.
+    fn hidden(&self) -> &[PathBuf];
 }
 
 impl Enforces for Report {
@@ -164,6 +166,10 @@ impl Enforces for Report {
 
     fn mounts(&self) -> &Result<MountsBy, String> {
         &self.mounts
+    }
+
+    fn hidden(&self) -> &[PathBuf] {
+        &[]
     }
 }
 

@@ -8,14 +8,17 @@ mod denial;
 mod filter;
 mod landlock;
 mod layout;
+mod mount_points;
 mod policy;
 mod probe;
 mod probed;
+mod rulesets;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::denial::looks_denied;
 pub use self::landlock::ABI_MIN as LANDLOCK_ABI_MIN;
+pub(crate) use self::mount_points::{MountPoint, MountPoints, remove_left_behind};
 pub use self::policy::PathPolicy;
 pub(crate) use self::probed::Probed;
 
@@ -24,6 +27,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{SpawnError, SpawnErrorKind};
 use crate::launch::{MountStep, Mounts, Restrictions};
@@ -32,9 +36,14 @@ use crate::report::{Confined, FsEnforcement, MountsBy, NetworkEnforcement};
 use self::filter::Network;
 use self::landlock::Ruleset;
 use self::layout::{Cover, Layout};
+use self::mount_points::MountPointError;
 use self::policy::Rules;
+use self::rulesets::Rulesets;
 
 /// What a process may touch.
+///
+/// Under every enforced policy the hidden paths of the service, the sockets of other programs and all
+/// devices but a few stay closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     /// Reads everything, writes nothing.
@@ -43,7 +52,8 @@ pub enum Sandbox {
         network: bool,
     },
     /// Reads everything, writes under the roots, `$TMPDIR` and `/tmp`; `.git`, `.codex`, `.agents`
-    /// and `.turnlane` directly under a root stay read-only if they exist.
+    /// and `.turnlane` directly under a root stay read-only and cannot be created, unless one of them
+    /// is itself a root.
     WorkspaceWrite {
         /// Existing directories, not `/`.
         roots: Vec<PathBuf>,
@@ -107,6 +117,7 @@ pub(crate) struct Machine {
     pub(crate) landlock: Result<u32, String>,
     pub(crate) seccomp: Result<(), String>,
     pub(crate) mounts: Result<MountsBy, String>,
+    rulesets: Arc<Rulesets>,
 }
 
 /// A policy made ready for one child.
@@ -116,15 +127,35 @@ pub(crate) struct Confinement {
     pub(crate) restrictions: Option<Restrictions>,
     pub(crate) ruleset: Option<OwnedFd>,
     pub(crate) confined: Confined,
+    /// Must live as long as anything of the child does.
+    pub(crate) mount_points: Vec<MountPoint>,
 }
 
-/// What of the child a policy must know.
+/// What a policy must know of the child and its service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
     /// The child's `TMPDIR`.
     pub(crate) tmpdir: Option<&'a Path>,
     /// Its terminal.
     pub(crate) pts: Option<&'a Path>,
+    /// Paths that no sandbox may see.
+    pub(crate) hidden: &'a [PathBuf],
+    /// An empty directory of the child's own, for shared memory.
+    pub(crate) shared_memory: Option<&'a Path>,
+    /// Whether the network includes sockets of the user's other programs.
+    pub(crate) local_sockets: LocalSockets,
+    pub(crate) mount_points: &'a MountPoints,
+}
+
+/// Whether a process with network may also use sockets of this machine's other programs: ssh-agent,
+/// Docker, D-Bus, X11.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalSockets {
+    /// It may not; `AF_UNIX` sockets cannot be made, connected pairs can.
+    #[default]
+    Closed,
+    /// It may use all of them that its user may use.
+    Open,
 }
 
 impl Machine {
@@ -141,27 +172,43 @@ impl Machine {
         policy: &Sandbox,
         around: Surroundings<'_>,
     ) -> Result<Confinement, SpawnError> {
-        let network = policy.network();
-        let Some(rules) = Rules::of(policy, around.tmpdir)? else {
+        let network = policy.network(around.local_sockets);
+        let Some(mut rules) = Rules::of(policy, around.tmpdir, around.hidden)? else {
             return match network {
-                Network::Open => Ok(Confinement::none(policy)),
+                Network::Open | Network::OpenWithLocal => Ok(Confinement::none(policy)),
                 Network::Off => self.confine_network(policy),
             };
         };
         let abi = self.landlock_abi()?;
+        let mount_points = self.mount_points(&mut rules, around.mount_points)?;
         let mut layout = Layout::of(&rules, around.pts)?;
+        let is_frozen = layout.is_frozen();
         if self.mounts.is_ok() {
             layout = layout.with_mounts(&rules);
+            if let (false, Some(own)) = (is_frozen, around.shared_memory) {
+                layout.with_shared_memory(&rules, own);
+            }
         }
+        let mounts = self.mounts(&layout, &rules)?;
         let filter = self.filter(filter::Scope {
             network,
-            files: if layout.is_frozen() {
+            files: if is_frozen {
                 filter::Files::Frozen
             } else {
                 filter::Files::Confined
             },
+            ipc: match mounts {
+                None => filter::Ipc::Shared,
+                Some(_) => filter::Ipc::Own,
+            },
         })?;
-        let mounts = self.mounts(&layout)?;
+        let about = landlock::About {
+            files: landlock::Files::Confined,
+            tcp: match network {
+                Network::Open | Network::OpenWithLocal => landlock::Tcp::Untouched,
+                Network::Off => landlock::Tcp::Forbidden,
+            },
+        };
         Ok(Confinement {
             confined: Confined {
                 policy: policy.name(),
@@ -173,13 +220,36 @@ impl Machine {
                 network: network.enforcement(),
                 scopes: landlock::has_scopes(abi),
             },
-            ruleset: Some(ruleset(abi, network, &layout, around.pts)?),
+            ruleset: Some(self.rulesets.of(abi, about, &layout, around.pts)?),
             restrictions: Some(Restrictions {
                 mounts,
                 capabilities_kept: capabilities_kept(),
                 filter,
             }),
+            mount_points,
         })
+    }
+
+    /// Makes what protected names are mounted on. A name that no command can create needs nothing.
+    fn mount_points(
+        &self,
+        rules: &mut Rules,
+        made: &MountPoints,
+    ) -> Result<Vec<MountPoint>, SpawnError> {
+        let missing: Vec<PathBuf> = rules.missing().map(Path::to_owned).collect();
+        let mut held = Vec::with_capacity(missing.len());
+        // Without mounts the policy is refused; nothing must be left behind for that.
+        for path in missing.iter().filter(|_| self.mounts.is_ok()) {
+            match made.hold(path) {
+                Ok(point) => held.push(point),
+                Err(MountPointError::NotNeeded) => rules.give_up(path),
+                Err(MountPointError::Failed(error)) => {
+                    return Err(policy::unresolved(path, &error)
+                        .because("a mount point that keeps it from being created cannot be made"));
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Files are somebody else's concern, the network is not.
@@ -187,6 +257,7 @@ impl Machine {
         let filter = self.filter(filter::Scope {
             network: Network::Off,
             files: filter::Files::Untouched,
+            ipc: filter::Ipc::Shared,
         })?;
         // The filter suffices; the ruleset also keeps it out of processes that are not filtered.
         let abi = self
@@ -211,6 +282,7 @@ impl Machine {
                 network: Network::Off.enforcement(),
                 ..Confinement::none(policy).confined
             },
+            mount_points: Vec::new(),
         })
     }
 
@@ -237,20 +309,32 @@ impl Machine {
         filter::program(scope).ok_or_else(|| absent(filter::UNKNOWN_ARCHITECTURE))
     }
 
-    fn mounts(&self, layout: &Layout) -> Result<Option<Mounts>, SpawnError> {
-        let mut covers = layout.mounts.iter();
-        // The most telling one is what is to be protected, not what lies above it.
-        let Some((path, _)) = covers
+    fn mounts(&self, layout: &Layout, rules: &Rules) -> Result<Option<Mounts>, SpawnError> {
+        let mut covers = layout
+            .mounts
+            .iter()
+            .map(|(path, cover)| (path.as_path(), cover));
+        // The most telling one is what is to be protected, not what lies above it; and what exists.
+        let existing = |(_, cover): &(_, &Cover)| matches!(cover, Cover::ReadOnly | Cover::Mask);
+        let missing = |(_, cover): &(_, &Cover)| matches!(cover, Cover::Empty);
+        let protected = covers
             .clone()
-            .find(|(_, cover)| matches!(cover, Cover::ReadOnly | Cover::Mask))
+            .find(existing)
+            .or_else(|| covers.clone().find(missing));
+        // Without mounts, modes and attributes around a writable path could be changed.
+        let is_partly_writable = rules.access(Path::new("/")) < Access::Write;
+        let writable = layout.first_writable().filter(|_| is_partly_writable);
+        let Some(path) = protected
             .or_else(|| covers.next())
+            .map(|(path, _)| path)
+            .or(writable)
         else {
             return Ok(None);
         };
         let by = self.mounts.as_ref().map_err(|why| {
             policy::refused(path).because(format!("it needs a mount of its own: {why}"))
         })?;
-        let steps = layout.mounts.iter().map(|(path, cover)| step(path, *cover));
+        let steps = layout.mounts.iter().map(|(path, cover)| step(path, cover));
         Ok(Some(Mounts {
             user_namespace: by.user_namespace(),
             steps: steps.collect::<Result<_, _>>()?,
@@ -284,49 +368,28 @@ impl Confinement {
                 network: NetworkEnforcement::Open,
                 scopes: false,
             },
+            mount_points: Vec::new(),
         }
     }
 }
 
-fn ruleset(
-    abi: u32,
-    network: Network,
-    layout: &Layout,
-    pts: Option<&Path>,
-) -> Result<OwnedFd, SpawnError> {
-    let about = landlock::About {
-        files: landlock::Files::Confined,
-        tcp: match network {
-            Network::Open => landlock::Tcp::Untouched,
-            Network::Off => landlock::Tcp::Forbidden,
-        },
-    };
-    let ruleset = Ruleset::new(abi, about).map_err(|error| unavailable(&error))?;
-    for (path, access) in &layout.grants {
-        let granted = ruleset.grant(path, *access);
-        granted.map_err(|error| policy::unresolved(path, &error))?;
-    }
-    for device in layout::always_writable(pts) {
-        match ruleset.grant(device, Access::Write) {
-            // A machine without one of them has nothing to allow.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            granted => granted.map_err(|error| policy::unresolved(device, &error))?,
-        }
-    }
-    Ok(ruleset.into_fd())
-}
-
-fn step(path: &Path, cover: Cover) -> Result<MountStep, SpawnError> {
-    let name = CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| SpawnError::new(SpawnErrorKind::NulByte).at(path))?;
+fn step(path: &Path, cover: &Cover) -> Result<MountStep, SpawnError> {
+    let name = name_of(path)?;
     Ok(match cover {
         Cover::Pin => MountStep::BindSelf(name),
         Cover::ReadOnly => MountStep::ReadOnly(name),
+        Cover::Empty => MountStep::EmptyDirectory(name),
         Cover::Open => MountStep::Restore(name),
         Cover::Freeze => MountStep::Freeze(name),
+        Cover::Instead(other) => MountStep::Instead(name_of(other)?, name),
         Cover::Mask if path.is_dir() => MountStep::MaskDirectory(name),
         Cover::Mask => MountStep::MaskFile(name),
     })
+}
+
+fn name_of(path: &Path) -> Result<CString, SpawnError> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| SpawnError::new(SpawnErrorKind::NulByte).at(path))
 }
 
 /// Root must be able to write roots that belong to others, and nothing else of what it could.
@@ -359,19 +422,18 @@ impl Sandbox {
         }
     }
 
-    fn network(&self) -> Network {
-        match self {
+    fn network(&self, local: LocalSockets) -> Network {
+        let is_open = match self {
             Self::ReadOnly { network }
             | Self::WorkspaceWrite { network, .. }
             | Self::Custom { network, .. }
-            | Self::ExternalSandbox { network } => {
-                if *network {
-                    Network::Open
-                } else {
-                    Network::Off
-                }
-            }
-            Self::DangerFullAccess => Network::Open,
+            | Self::ExternalSandbox { network } => *network,
+            Self::DangerFullAccess => true,
+        };
+        match (is_open, local) {
+            (false, _) => Network::Off,
+            (true, LocalSockets::Closed) => Network::Open,
+            (true, LocalSockets::Open) => Network::OpenWithLocal,
         }
     }
 }

@@ -6,11 +6,12 @@
 
 mod beginning;
 mod counts;
+mod footprint;
 mod registry;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -19,9 +20,11 @@ use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+pub(crate) use footprint::Footprint;
 pub(crate) use registry::{Registry, Slot};
 
 use beginning::{Beginning, Begun};
+use footprint::SharedMemory;
 
 use crate::contain::{Request, Running};
 use crate::driver::{Driver, Ends, Order, Shared, State};
@@ -32,7 +35,7 @@ use crate::options::{Begin, Options};
 use crate::output::Store;
 use crate::process::Process;
 use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
-use crate::sandbox::Surroundings;
+use crate::sandbox::{LocalSockets, Sandbox, Surroundings};
 use crate::spec::{Io, Spec};
 
 /// How long a stop waits for what was killed, before it leaves that to the keeper.
@@ -50,6 +53,8 @@ struct Inner {
     /// The service's own environment, as it was at the start.
     env: Vec<(OsString, OsString)>,
     env_pass: Vec<String>,
+    hidden: Vec<PathBuf>,
+    local_sockets: LocalSockets,
     retained_bytes: usize,
     grace: Duration,
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -95,6 +100,8 @@ impl ProcessService {
             registry: Arc::new(registry),
             env: std::env::vars_os().collect(),
             env_pass: std::mem::take(&mut options.env_pass),
+            hidden: std::mem::take(&mut options.hidden),
+            local_sockets: options.local_sockets,
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
@@ -114,10 +121,17 @@ impl ProcessService {
     /// Starts a process. Cancelled, it leaves nothing behind.
     pub async fn spawn(&self, spec: Spec) -> Result<Process, SpawnError> {
         let slot = self.inner.registry.admit()?;
-        let spawner = self.begun().await?.spawner()?;
-        let (request, ends, confined) = self.inner.prepare(&spec)?;
-        let running = spawner.spawn(request).await?;
-        self.inner.take_over(spec, running, ends, confined, slot)
+        let begun = self.begun().await?;
+        let spawner = begun.spawner()?;
+        let prepared = self.inner.prepare(&spec, begun)?;
+        let running = spawner.spawn(prepared.request).await?;
+        self.inner
+            .take_over(spec, running, prepared.ends, prepared.kept, slot)
+    }
+
+    /// Paths that no sandboxed process may see.
+    pub fn hidden(&self) -> &[PathBuf] {
+        &self.inner.hidden
     }
 
     /// What processes are started with. Cancelled, it is there for the next one.
@@ -208,17 +222,42 @@ impl ProcessService {
     }
 }
 
+/// Everything there is before the child.
+struct Prepared {
+    request: Request,
+    ends: Ends,
+    kept: Kept,
+}
+
+/// What stays with the process.
+struct Kept {
+    confined: Confined,
+    footprint: Footprint,
+}
+
 impl Inner {
     /// Everything that can fail before there is a child.
-    fn prepare(&self, spec: &Spec) -> Result<(Request, Ends, Confined), SpawnError> {
+    fn prepare(&self, spec: &Spec, begun: &Begun) -> Result<Prepared, SpawnError> {
         let env = spec.env.build(self.env.iter().cloned(), &self.env_pass);
         let tmpdir = env.iter().find(|(name, _)| name == "TMPDIR");
         let tmpdir = tmpdir.map(|(_, value)| value.clone());
         let mut plan = launch::prepare(spec, env)?;
         let (child_ends, our_ends) = launch::open_ends(spec.io, spec.delivery)?;
+        let shared_memory = match spec.sandbox {
+            Sandbox::WorkspaceWrite { .. } | Sandbox::Custom { .. } => {
+                begun.footprints.shared_memory()
+            }
+            Sandbox::ReadOnly { .. }
+            | Sandbox::DangerFullAccess
+            | Sandbox::ExternalSandbox { .. } => None,
+        };
         let around = Surroundings {
             tmpdir: tmpdir.as_deref().map(Path::new),
             pts: our_ends.pts.as_deref(),
+            hidden: &self.hidden,
+            shared_memory: shared_memory.as_ref().map(SharedMemory::path),
+            local_sockets: self.local_sockets,
+            mount_points: &begun.footprints.mount_points,
         };
         let machine = self.beginning.probed.machine();
         let confinement = machine.confine(&spec.sandbox, around)?;
@@ -236,7 +275,14 @@ impl Inner {
             let refused = SpawnError::new(SpawnErrorKind::ResourceLimit);
             refused.os(error.raw_os_error().unwrap_or(0))
         })?;
-        Ok((request, ends, confinement.confined))
+        Ok(Prepared {
+            request,
+            ends,
+            kept: Kept {
+                confined: confinement.confined,
+                footprint: Footprint::new(confinement.mount_points, shared_memory),
+            },
+        })
     }
 
     /// Gives a started process its driver. Nothing here waits, so that it cannot be cancelled.
@@ -245,7 +291,7 @@ impl Inner {
         spec: Spec,
         running: Running,
         ends: Ends,
-        confined: Confined,
+        kept: Kept,
         slot: Slot,
     ) -> Result<Process, SpawnError> {
         let running = Arc::new(running);
@@ -265,7 +311,7 @@ impl Inner {
         let info = ProcessInfo {
             pid: running.pid(),
             containment: running.kind(),
-            sandbox: confined,
+            sandbox: kept.confined,
             started_at_ms: (self.now_ms)(),
         };
         let shared = self.registry.enter(|id| {
@@ -289,6 +335,7 @@ impl Inner {
             ends,
             spec.timeout,
             spec.survivors,
+            kept.footprint,
             slot,
         );
         self.registry.runtime().spawn(driver);
@@ -319,6 +366,10 @@ impl Enforces for ProcessService {
 
     fn mounts(&self) -> &Result<MountsBy, String> {
         self.inner.beginning.probed.mounts()
+    }
+
+    fn hidden(&self) -> &[PathBuf] {
+        &self.inner.hidden
     }
 }
 

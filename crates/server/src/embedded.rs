@@ -115,6 +115,11 @@ impl Embedded {
         } else {
             let service = ProcessService::start(turnlane_process::Options {
                 hold: store.worker_lock()?.into_iter().collect(),
+                hidden: config.folder.clone().into_iter().collect(),
+                state: config
+                    .folder
+                    .as_ref()
+                    .map(|folder| folder.join("run/process")),
                 ..turnlane_process::Options::default()
             })?;
             (service.clone(), Some(service))

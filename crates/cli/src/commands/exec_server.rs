@@ -80,7 +80,12 @@ async fn serve(
         }
         ListenUrl::Unix(None) | ListenUrl::Off => bail!("there is nothing to listen on"),
     };
-    let service = ProcessService::start(process_options(config))?;
+    let service = ProcessService::start(turnlane_process::Options {
+        hidden: home::hidden(home, home::codex().as_deref()),
+        // A server over pipes makes no home of its own.
+        state: home.exists().then(|| home::process_state(home)),
+        ..process_options(config)
+    })?;
     let server = Server::new(service, options);
     let stop = CancellationToken::new();
     let signals = signals::stop_by_signals(stop.clone())?;
@@ -137,6 +142,7 @@ fn process_options(config: ExecServerConfig) -> turnlane_process::Options {
         retained_output_bytes_per_process: config.retained_output_bytes_per_process,
         shutdown_grace: config.shutdown_grace_period,
         env_pass: config.env_pass,
+        local_sockets: config.local_sockets,
         ..turnlane_process::Options::default()
     }
 }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use turnlane_process::ContainmentKind;
+use turnlane_process::{ContainmentKind, LocalSockets};
 
 use super::Section;
+use super::server::LOCAL_SOCKETS;
 use crate::args::DialectArg;
 
 /// The section with its defaults.
@@ -24,6 +25,7 @@ pub(crate) struct ExecServerConfig {
     pub(crate) max_connections: usize,
     pub(crate) max_message_bytes: usize,
     pub(crate) env_pass: Vec<String>,
+    pub(crate) local_sockets: LocalSockets,
     /// The best there is if `None`.
     pub(crate) containment: Option<ContainmentKind>,
     pub(crate) cgroup_root: Option<PathBuf>,
@@ -45,6 +47,7 @@ impl Default for ExecServerConfig {
             max_connections: 256,
             max_message_bytes: 16 * 1024 * 1024,
             env_pass: Vec::new(),
+            local_sockets: LocalSockets::Closed,
             containment: None,
             cgroup_root: None,
         }
@@ -97,6 +100,8 @@ impl ExecServerConfig {
             count(&section, "max_message_bytes", 65_536, 67_108_864)?,
         );
         set(&mut self.env_pass, section.texts("env_pass")?);
+        let sockets = section.word("local_sockets", &LOCAL_SOCKETS)?;
+        set(&mut self.local_sockets, sockets);
         if let Some(containment) = section.word("containment", &CONTAINMENTS)? {
             self.containment = containment;
         }

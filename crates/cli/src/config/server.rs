@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use turnlane_process::LocalSockets;
 use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, Policies};
 
 use super::Section;
@@ -33,6 +34,8 @@ pub(crate) struct ServerConfig {
     /// None: turns may take as long as they take.
     pub(crate) turn_timeout: Option<Duration>,
     pub(crate) spawn: Spawn,
+    /// Whether commands with network may use sockets of the user's other programs.
+    pub(crate) local_sockets: LocalSockets,
 }
 
 /// What becomes of a queue when its running turn is interrupted.
@@ -68,6 +71,7 @@ impl Default for ServerConfig {
             engine: "native".to_owned(),
             turn_timeout: None,
             spawn: Spawn::Allow,
+            local_sockets: LocalSockets::Closed,
         }
     }
 }
@@ -123,7 +127,11 @@ impl ServerConfig {
                     self.turn_timeout = Some(limit).filter(|limit| !limit.is_zero());
                 }
             }
-            _ => set(&mut self.spawn, section.word("spawn", &SPAWN)?),
+            _ => {
+                set(&mut self.spawn, section.word("spawn", &SPAWN)?);
+                let sockets = section.word("local_sockets", &LOCAL_SOCKETS)?;
+                set(&mut self.local_sockets, sockets);
+            }
         }
         section.finish();
         Ok(())
@@ -166,3 +174,7 @@ const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
 const ON_LIMIT: [(&str, OnLimit); 2] = [("wait", OnLimit::Wait), ("fail", OnLimit::Fail)];
 const ENGINES: [(&str, &str); 2] = [("native", "native"), ("scripted", "scripted")];
 const SPAWN: [(&str, Spawn); 2] = [("allow", Spawn::Allow), ("deny", Spawn::Deny)];
+pub(super) const LOCAL_SOCKETS: [(&str, LocalSockets); 2] = [
+    ("closed", LocalSockets::Closed),
+    ("open", LocalSockets::Open),
+];

@@ -10,7 +10,7 @@ use std::fs::{File, Permissions};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, readlinkat, symlinkat};
 use turnlane_process::Access;
@@ -27,10 +27,10 @@ use super::{local, write};
 const MODE_COPIED: u32 = 0o777;
 
 /// `fs/copy`.
-pub(super) fn copy(params: &CopyParams) -> Result<()> {
+pub(super) fn copy(params: &CopyParams, hidden: &[PathBuf]) -> Result<()> {
     let source = local(&params.source_path)?;
     let destination = local(&params.destination_path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let from = guard.hold(&source, Links::KeepLast, Access::Read)?;
     if from.held.is_directory() {
         if !params.recursive {

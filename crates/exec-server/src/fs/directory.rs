@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
@@ -20,9 +20,9 @@ use super::local;
 pub(super) const ENTRIES_MAX: usize = 50_000;
 
 /// `fs/readDirectory`.
-pub(super) fn list(params: &PathParams) -> Result<ReadDirectoryAnswer> {
+pub(super) fn list(params: &PathParams, hidden: &[PathBuf]) -> Result<ReadDirectoryAnswer> {
     let path = local(&params.path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     listing(&guard, &path, ENTRIES_MAX)
 }
 

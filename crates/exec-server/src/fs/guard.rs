@@ -61,7 +61,7 @@ pub(super) struct Slot {
 
 impl Guard {
     /// What an intent allows. The server's own directory and `TMPDIR` stand in for a process's.
-    pub(super) fn of(intent: Option<&SandboxIntent>) -> Result<Self> {
+    pub(super) fn of(intent: Option<&SandboxIntent>, hidden: &[PathBuf]) -> Result<Self> {
         if intent.is_none_or(|intent| intent.permissions.is_none()) {
             return Ok(Self::unrestricted());
         }
@@ -71,7 +71,7 @@ impl Guard {
         let tmpdir = std::env::var_os("TMPDIR").map(PathBuf::from);
         let sandbox = intent::to_sandbox(intent, &cwd, tmpdir.as_deref())
             .map_err(|error| Failure::Intent(error.0))?;
-        let policy = PathPolicy::new(&sandbox, tmpdir.as_deref())
+        let policy = PathPolicy::new(&sandbox, tmpdir.as_deref(), hidden)
             .map_err(|error| Failure::Intent(error.to_string()))?;
         Ok(Self {
             policy: (!policy.is_unrestricted()).then_some(policy),

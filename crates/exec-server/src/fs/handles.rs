@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use turnlane_process::Access;
@@ -32,10 +33,10 @@ pub(super) struct Handles {
 
 impl Handles {
     /// `fs/open`.
-    pub(super) fn open(&self, params: OpenParams) -> Result<Handle> {
+    pub(super) fn open(&self, params: OpenParams, hidden: &[PathBuf]) -> Result<Handle> {
         check(&params.handle_id)?;
         let path = local(&params.path)?;
-        let guard = Guard::of(params.sandbox.as_ref())?;
+        let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
         let place = guard.hold(&path, Links::Follow, Access::Read)?;
         let file = Arc::new(place.held.to_read()?);
         let mut open = self.lock();

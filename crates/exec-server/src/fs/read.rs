@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -28,9 +29,9 @@ const BEFORE: &str = r#"{"dataBase64":""#;
 const AFTER: &str = r#""}"#;
 
 /// `fs/getMetadata`.
-pub(super) fn metadata(params: &PathParams) -> Result<Metadata> {
+pub(super) fn metadata(params: &PathParams, hidden: &[PathBuf]) -> Result<Metadata> {
     let path = local(&params.path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let place = guard.hold(&path, links(params.follow_symlinks), Access::Read)?;
     let by_link = if guard.is_unrestricted() {
         path.symlink_metadata()?.is_symlink()
@@ -57,9 +58,9 @@ fn since_1970_ms(time: SystemTime) -> i64 {
 }
 
 /// `fs/canonicalize`.
-pub(super) fn canonical(params: &PathParams) -> Result<CanonicalizeAnswer> {
+pub(super) fn canonical(params: &PathParams, hidden: &[PathBuf]) -> Result<CanonicalizeAnswer> {
     let path = local(&params.path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let resolved = if guard.is_unrestricted() {
         path.canonicalize()?
     } else {
@@ -71,9 +72,9 @@ pub(super) fn canonical(params: &PathParams) -> Result<CanonicalizeAnswer> {
 }
 
 /// `fs/readFile`.
-pub(super) fn whole(params: &PathParams) -> Result<Box<RawValue>> {
+pub(super) fn whole(params: &PathParams, hidden: &[PathBuf]) -> Result<Box<RawValue>> {
     let path = local(&params.path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let place = guard.hold(&path, links(params.follow_symlinks), Access::Read)?;
     let file = place.held.to_read()?;
     let size = usize::try_from(place.held.metadata().len()).unwrap_or(usize::MAX);

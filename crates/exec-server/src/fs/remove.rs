@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use rustix::io::Errno;
@@ -25,9 +26,9 @@ pub(super) const TREE_DEPTH_MAX: usize = 256;
 const ROUNDS_MAX: usize = 8;
 
 /// `fs/remove`.
-pub(super) fn remove(params: &TreeParams) -> Result<()> {
+pub(super) fn remove(params: &TreeParams, hidden: &[PathBuf]) -> Result<()> {
     let path = local(&params.path)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let links = match params.follow_symlinks {
         Some(false) => Links::Refuse,
         Some(true) | None => Links::KeepLast,

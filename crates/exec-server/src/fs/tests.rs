@@ -31,7 +31,7 @@ impl Desk {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         Self {
-            files: Files::default(),
+            files: Files::new(&[]),
             home,
             root,
         }

@@ -33,11 +33,11 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 const ENTRY_BYTES: usize = 32;
 
 /// `fs/walk`.
-pub(super) fn walk(params: &WalkParams) -> Result<WalkAnswer> {
+pub(super) fn walk(params: &WalkParams, hidden: &[PathBuf]) -> Result<WalkAnswer> {
     let path = local(&params.path)?;
     let options = params.options;
     check(&options)?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let mut walk = Walk {
         links: if options.follow_directory_symlinks {
             Links::Follow

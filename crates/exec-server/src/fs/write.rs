@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,13 +28,13 @@ const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 
 /// `fs/writeFile`.
-pub(super) fn file(params: &WriteFileParams) -> Result<()> {
+pub(super) fn file(params: &WriteFileParams, hidden: &[PathBuf]) -> Result<()> {
     let path = local(&params.path)?;
     // Before the file is touched: bad base64 must not empty it.
     let content = STANDARD.decode(&params.data_base64).map_err(|error| {
         Failure::Invalid(format!("fs/writeFile requires valid base64 dataBase64: {error}").into())
     })?;
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     let mut file = to_write(&guard, &path, links(params.follow_symlinks))?;
     file.set_len(0)?;
     file.write_all(&content)?;
@@ -72,10 +72,10 @@ fn create(directory: impl AsFd, name: &OsStr) -> Result<File> {
 }
 
 /// `fs/createDirectory`.
-pub(super) fn directory(params: &TreeParams) -> Result<()> {
+pub(super) fn directory(params: &TreeParams, hidden: &[PathBuf]) -> Result<()> {
     let path = local(&params.path)?;
     let links = links(params.follow_symlinks);
-    let guard = Guard::of(params.sandbox.as_ref())?;
+    let guard = Guard::of(params.sandbox.as_ref(), hidden)?;
     if params.recursive.unwrap_or(true) {
         return with_parents(&guard, &path, links).map(drop);
     }

@@ -82,7 +82,7 @@ impl Connection {
             is_websocket,
             outbox: Arc::clone(&outbox),
             session: None,
-            files: Arc::default(),
+            files: Arc::new(Files::new(shared.service.hidden())),
             calls: Calls::default(),
             shared,
         };

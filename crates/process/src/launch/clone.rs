@@ -111,8 +111,9 @@ impl Namespaces {
     fn flags(self) -> i32 {
         match self {
             Self::None => 0,
-            Self::Mounts => libc::CLONE_NEWNS,
-            Self::UserAndMounts => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
+            // Whatever is shared through the kernel by key or name stays inside as well.
+            Self::Mounts => libc::CLONE_NEWNS | libc::CLONE_NEWIPC,
+            Self::UserAndMounts => libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWIPC,
         }
     }
 }

@@ -95,8 +95,10 @@ impl LaunchError {
                 | MountStep::ReadOnly(path)
                 | MountStep::MaskDirectory(path)
                 | MountStep::MaskFile(path)
+                | MountStep::EmptyDirectory(path)
                 | MountStep::Freeze(path)
-                | MountStep::Restore(path),
+                | MountStep::Restore(path)
+                | MountStep::Instead(_, path),
             ) => error.at(as_path(path)),
             None => error,
         }

@@ -23,6 +23,7 @@ struct Attributes {
 }
 
 const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NOSUID: u64 = 2;
 const MOUNT_ATTR_NODEV: u64 = 4;
 
 /// How far down a change of attributes reaches.
@@ -41,7 +42,7 @@ pub(super) fn make(mounts: &Mounts, trees: &[AtomicI32]) -> Step {
     let private = mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE, None);
     at_index(Stage::Mount, u32::MAX, private)?;
     for ((index, step), tree) in (0_u32..).zip(&mounts.steps).zip(trees) {
-        if let MountStep::Restore(path) = step {
+        if let MountStep::Restore(path) | MountStep::Instead(path, _) = step {
             let copied = copy(path).inspect(|fd| {
                 tree.store(i32::try_from(*fd).unwrap_or(-1), Relaxed);
             });
@@ -62,28 +63,36 @@ fn make_one(step: &MountStep, tree: usize) -> Result<usize, i32> {
             // SAFETY: made above and used nowhere else.
             unsafe { call(libc::SYS_close, [tree, 0, 0, 0, 0, 0]) }.and(put)
         }
-        MountStep::Restore(path) => put(tree, path),
+        MountStep::Restore(path) | MountStep::Instead(_, path) => {
+            put(tree, path)?;
+            // Neither can be used under the other restrictions; this is the second fence.
+            let devices = if is_device(path) { 0 } else { MOUNT_ATTR_NODEV };
+            add_attributes(path, MOUNT_ATTR_NOSUID | devices, Reach::This)
+        }
         MountStep::Freeze(path) => add_attributes(path, MOUNT_ATTR_RDONLY, Reach::AllBelow),
         MountStep::ReadOnly(path) => {
             bind(path, path, libc::MS_REC)?;
             add_attributes(path, MOUNT_ATTR_RDONLY, Reach::AllBelow)
         }
-        MountStep::MaskDirectory(path) => {
-            let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-            mount(
-                Some(c"tmpfs"),
-                path,
-                Some(c"tmpfs"),
-                flags,
-                Some(c"size=4k,mode=000"),
-            )
-        }
+        MountStep::MaskDirectory(path) => empty(path, c"size=4k,mode=000"),
+        MountStep::EmptyDirectory(path) => empty(path, c"size=4k,mode=555"),
         MountStep::MaskFile(path) => {
             bind(c"/dev/null", path, 0)?;
             // A device that is none cannot be opened, else whatever is written would seem to be kept.
             add_attributes(path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, Reach::This)
         }
     }
+}
+
+/// Whether the path is a device that a policy opens, or a directory of such.
+fn is_device(path: &CStr) -> bool {
+    path.to_bytes().starts_with(b"/dev/") && path.to_bytes() != b"/dev/shm"
+}
+
+/// Mounts an empty directory over the path.
+fn empty(path: &CStr, options: &CStr) -> Result<usize, i32> {
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount(Some(c"tmpfs"), path, Some(c"tmpfs"), flags, Some(options))
 }
 
 /// A copy of the mounts from the path on, not yet anywhere; of a link too, which the older call would

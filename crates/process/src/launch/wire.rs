@@ -9,7 +9,7 @@ use std::ffi::CString;
 use super::{LaunchError, MountStep, Mounts, Plan, Restrictions, Stage, Terminal};
 
 /// First byte of a plan. Changes with the layout.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// Bytes of an encoded launch error.
 pub(crate) const LAUNCH_ERROR_BYTES: usize = 12;
@@ -157,16 +157,21 @@ impl Writer {
     }
 
     fn mount_step(&mut self, step: &MountStep) {
-        let (kind, path) = match step {
-            MountStep::BindSelf(path) => (0, path),
-            MountStep::ReadOnly(path) => (1, path),
-            MountStep::MaskDirectory(path) => (2, path),
-            MountStep::MaskFile(path) => (3, path),
-            MountStep::Freeze(path) => (4, path),
-            MountStep::Restore(path) => (5, path),
+        let (kind, path, other) = match step {
+            MountStep::BindSelf(path) => (0, path, None),
+            MountStep::ReadOnly(path) => (1, path, None),
+            MountStep::MaskDirectory(path) => (2, path, None),
+            MountStep::MaskFile(path) => (3, path, None),
+            MountStep::Freeze(path) => (4, path, None),
+            MountStep::Restore(path) => (5, path, None),
+            MountStep::EmptyDirectory(path) => (6, path, None),
+            MountStep::Instead(other, path) => (7, path, Some(other)),
         };
         self.byte(kind);
         self.string(path);
+        if let Some(other) = other {
+            self.string(other);
+        }
     }
 }
 
@@ -251,6 +256,8 @@ impl<'a> Reader<'a> {
             3 => Some(MountStep::MaskFile(path)),
             4 => Some(MountStep::Freeze(path)),
             5 => Some(MountStep::Restore(path)),
+            6 => Some(MountStep::EmptyDirectory(path)),
+            7 => Some(MountStep::Instead(self.string()?, path)),
             _ => None,
         }
     }

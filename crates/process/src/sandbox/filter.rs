@@ -1,27 +1,49 @@
-//! The filter of system calls, as a program for the kernel's classic BPF machine.
+//! The filter of system calls: which calls a confined process may make, and with which arguments.
 //!
-//! Made by hand because it is short: check the architecture, compare the number with a list, look at
-//! a few arguments. What is not on the list is allowed. A call of another architecture ends
-//! the process, since its numbers mean something else. The kernel remembers which numbers are always
-//! allowed, so the length of the list costs nothing per call.
+//! Paths are the business of Landlock and mounts. The filter closes what neither of them sees: other
+//! processes, sockets, keyrings, shared memory, metadata, set-user-id bits, and calls whose arguments
+//! the kernel reads from memory where a filter cannot look (`clone3`, `openat2`). Calls of another
+//! architecture end the process, since their numbers mean something else.
+//!
+//! A call that takes a pid may name only the caller itself, as 0: a filter cannot know which other
+//! pids are inside the sandbox.
 
-use libc::{c_long, sock_filter};
+mod assemble;
+mod calls;
 
+use std::collections::BTreeMap;
+
+use libc::c_long;
+
+use self::assemble::{
+    ALLOW, AND, Body, JUMP_IF_ANY, JUMP_IF_EQUAL, REFUSE, answer, fail, jump, load_argument,
+    load_upper_half, plain,
+};
+use self::calls::{
+    ESCAPES, IPC, KEYRINGS, MACHINE, MACHINE_OLD, METADATA, METADATA_OLD, MOUNTS, SOCKETS,
+    SYS_FCHMODAT2, SYS_FILE_SETATTR,
+};
 use crate::report::NetworkEnforcement;
 
 /// Why there is no program.
 pub(super) const UNKNOWN_ARCHITECTURE: &str = "known for x86_64 and aarch64 only";
 
-/// What a process may still do.
+/// The kinds of things a filtered process may still do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
     pub(super) network: Network,
     pub(super) files: Files,
+    pub(super) ipc: Ipc,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
+    /// Internet sockets and sockets of other programs of this machine.
+    OpenWithLocal,
+    /// Internet sockets only. Sockets of the user's other programs stay closed: no `AF_UNIX` socket
+    /// can be made, because no filter sees which path a socket connects to.
     Open,
+    /// Connected pairs only.
     Off,
 }
 
@@ -29,7 +51,7 @@ impl Network {
     /// The same, for reports.
     pub(super) fn enforcement(self) -> NetworkEnforcement {
         match self {
-            Self::Open => NetworkEnforcement::Open,
+            Self::Open | Self::OpenWithLocal => NetworkEnforcement::Open,
             Self::Off => NetworkEnforcement::Seccomp,
         }
     }
@@ -37,95 +59,23 @@ impl Network {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Files {
-    /// Not our concern.
+    /// Another sandbox confines them.
     Untouched,
     /// Some may be written.
     Confined,
-    /// None may be written; owners, modes, times and attributes, which Landlock does not know,
-    /// cannot be changed either.
+    /// None may be written. Landlock does not know owners, modes, times and attributes; the filter
+    /// keeps those unchanged too.
     Frozen,
 }
 
-/// Ways into other processes and round the checks of paths.
-const ESCAPES: &[c_long] = &[
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_open_by_handle_at,
-];
-
-/// Ways to other mounts. Most are refused by Landlock as well, not all of them.
-const MOUNTS: &[c_long] = &[
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_setns,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    SYS_OPEN_TREE_ATTR,
-];
-
-/// Changes of what is not contents, of the calls both architectures have.
-const METADATA: &[c_long] = &[
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    SYS_FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
-    libc::SYS_setxattr,
-    libc::SYS_lsetxattr,
-    libc::SYS_fsetxattr,
-    libc::SYS_removexattr,
-    libc::SYS_lremovexattr,
-    libc::SYS_fremovexattr,
-    SYS_SETXATTRAT,
-    SYS_REMOVEXATTRAT,
-    SYS_FILE_SETATTR,
-];
-
-#[cfg(target_arch = "x86_64")]
-const METADATA_OLD: &[c_long] = &[
-    libc::SYS_chmod,
-    libc::SYS_chown,
-    libc::SYS_lchown,
-    libc::SYS_utime,
-    libc::SYS_utimes,
-    libc::SYS_futimesat,
-];
-#[cfg(not(target_arch = "x86_64"))]
-const METADATA_OLD: &[c_long] = &[];
-
-// Not in every list of the library, and the same number on every architecture.
-const SYS_FCHMODAT2: c_long = 452;
-const SYS_SETXATTRAT: c_long = 463;
-const SYS_REMOVEXATTRAT: c_long = 466;
-const SYS_OPEN_TREE_ATTR: c_long = 467;
-const SYS_FILE_SETATTR: c_long = 469;
-
-const SOCKETS: &[c_long] = &[
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_getpeername,
-    libc::SYS_getsockname,
-    libc::SYS_shutdown,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-];
+/// Who shares System V objects and message queues with the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ipc {
+    /// Only its own descendants: it has an IPC namespace.
+    Own,
+    /// Every process of the machine.
+    Shared,
+}
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xC000_003E);
@@ -140,155 +90,296 @@ const ARCHITECTURE: Option<u32> = None;
 /// The second numbering of `x86_64`, with 32-bit pointers, has this bit.
 const X32_BIT: u32 = 0x4000_0000;
 
-// Offsets in `seccomp_data`; of each argument the lower half comes first. Of a number the kernel looks
-// at that only, of an address at both.
-const AT_NUMBER: u32 = 0;
-const AT_ARCHITECTURE: u32 = 4;
-const AT_ARGUMENT_0: u32 = 16;
-const AT_ARGUMENT_1: u32 = 24;
-const AT_ARGUMENT_4: u32 = 48;
+/// The first number that is no call of this architecture.
+const NUMBERS_END: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(X32_BIT)
+} else {
+    None
+};
 
-/// What `socket` and `socketpair` take for a type besides its flags.
+/// The part of a socket's type that is not a flag.
 const SOCKET_TYPE: u32 = 0xf;
 
-// Codes of instructions.
-const LOAD: u16 = 0x20;
-const AND: u16 = 0x54;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_IF_AT_LEAST: u16 = 0x35;
-const RETURN: u16 = 0x06;
+const AF_UNIX: u32 = libc::AF_UNIX.unsigned_abs();
 
-const ALLOW: u32 = 0x7fff_0000;
-const KILL: u32 = 0x8000_0000;
-const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
+/// Every kind of namespace. A new user namespace would give all capabilities inside of it, and with
+/// them a wide way into the kernel.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET)
+    .cast_unsigned();
+
+/// The time namespace. Its bit means something else to `clone`.
+const NEW_TIME: u32 = 0x80;
+
+/// Set-user-id and set-group-id: whoever executes such a file outside runs as its owner.
+const SET_ID: u32 = 0o6000;
+
+/// The flags of an `open` that may create a file, and so use its mode.
+const CREATES: u32 = (libc::O_CREAT | O_TMPFILE_BIT).cast_unsigned();
+const O_TMPFILE_BIT: i32 = 0o20_000_000;
 
 /// The program for this scope; `None` on an architecture we do not know.
 pub(super) fn program(scope: Scope) -> Option<Vec<[u8; 8]>> {
-    let architecture = ARCHITECTURE?;
-    let mut refused: Vec<c_long> = ESCAPES.to_vec();
+    let decided = decisions(scope);
+    Some(assemble::program(ARCHITECTURE?, NUMBERS_END, &decided))
+}
+
+fn decisions(scope: Scope) -> BTreeMap<u32, Body> {
+    let mut decided = Decisions::default();
+    decided.all(ESCAPES, REFUSE);
     if scope.files != Files::Untouched {
-        refused.extend_from_slice(MOUNTS);
+        for list in [MOUNTS, KEYRINGS, MACHINE, MACHINE_OLD] {
+            decided.all(list, REFUSE);
+        }
+        // Their arguments lie in memory. Callers fall back to the older calls.
+        decided.all(&[libc::SYS_clone3, libc::SYS_openat2], fail(libc::ENOSYS));
+        if scope.ipc == Ipc::Shared {
+            decided.all(IPC, REFUSE);
+        }
+        decided.one(libc::SYS_clone, refuse_any(0, NAMESPACES));
+        decided.one(libc::SYS_unshare, refuse_any(0, NAMESPACES | NEW_TIME));
+        decided.one(libc::SYS_ioctl, ioctl());
+        decided.processes();
+        decided.modes();
     }
     if scope.files == Files::Frozen {
-        refused.extend_from_slice(METADATA);
-        refused.extend_from_slice(METADATA_OLD);
+        decided.all(METADATA, REFUSE);
+        decided.all(METADATA_OLD, REFUSE);
     }
-    let looked_at: &[(c_long, To)] = match scope.network {
-        Network::Open => &[],
-        Network::Off => {
-            refused.extend_from_slice(SOCKETS);
-            &[
-                (libc::SYS_socket, To::Socket),
-                (libc::SYS_socketpair, To::Socket),
-                (libc::SYS_sendto, To::Send),
-            ]
+    decided.network(scope);
+    decided.0
+}
+
+/// Bodies by the number of the call. A later decision replaces an earlier one.
+#[derive(Default)]
+struct Decisions(BTreeMap<u32, Body>);
+
+impl Decisions {
+    fn one(&mut self, call: c_long, body: Body) {
+        if let Ok(number) = u32::try_from(call) {
+            self.0.insert(number, body);
         }
-    };
-    Some(assemble(architecture, &refused, looked_at))
-}
+    }
 
-/// Where a jump goes; the ends lie behind the comparisons.
-#[derive(Clone, Copy)]
-enum To {
-    Next,
-    Allow,
-    Refuse,
-    Kill,
-    /// Where the arguments of `socket` and `socketpair` are looked at.
-    Socket,
-    /// Where the address of `sendto` is looked at.
-    Send,
-}
+    fn all(&mut self, calls: &[c_long], value: u32) {
+        for call in calls {
+            self.one(*call, vec![answer(value)]);
+        }
+    }
 
-/// An instruction whose jumps have no distance yet.
-struct Line {
-    code: u16,
-    value: u32,
-    then: To,
-    otherwise: To,
-}
+    /// Limits, priorities and scheduling of other processes.
+    fn processes(&mut self) {
+        self.one(libc::SYS_prlimit64, prlimit());
+        for call in [
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setattr,
+        ] {
+            self.one(call, only(&[(0, 0)]));
+        }
+        const PRIO_PROCESS: u32 = 0;
+        const IOPRIO_WHO_PROCESS: u32 = 1;
+        self.one(libc::SYS_setpriority, only(&[(0, PRIO_PROCESS), (1, 0)]));
+        self.one(
+            libc::SYS_ioprio_set,
+            only(&[(0, IOPRIO_WHO_PROCESS), (1, 0)]),
+        );
+    }
 
-fn line(code: u16, value: u32, then: To, otherwise: To) -> Line {
-    Line {
-        code,
-        value,
-        then,
-        otherwise,
+    /// Modes with a set-user-id or set-group-id bit, wherever a mode is given.
+    fn modes(&mut self) {
+        self.one(libc::SYS_fchmod, refuse_any(1, SET_ID));
+        self.one(libc::SYS_fchmodat, refuse_any(2, SET_ID));
+        self.one(SYS_FCHMODAT2, refuse_any(2, SET_ID));
+        self.one(libc::SYS_mknodat, refuse_any(2, SET_ID));
+        self.one(libc::SYS_openat, creating(2, 3));
+        self.all(&[SYS_FILE_SETATTR], REFUSE);
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.one(libc::SYS_chmod, refuse_any(1, SET_ID));
+            self.one(libc::SYS_creat, refuse_any(1, SET_ID));
+            self.one(libc::SYS_mknod, refuse_any(1, SET_ID));
+            self.one(libc::SYS_open, creating(1, 2));
+        }
+    }
+
+    fn network(&mut self, scope: Scope) {
+        match (scope.network, scope.files) {
+            (Network::Off, _) => {
+                self.all(SOCKETS, REFUSE);
+                // Given any other error, bash takes its standard input for a network login and reads
+                // the user's start-up file.
+                self.all(&[libc::SYS_getpeername], fail(libc::ENOTSOCK));
+                self.one(libc::SYS_socket, connected_local());
+                self.one(libc::SYS_socketpair, connected_local());
+                self.one(libc::SYS_sendto, without_address());
+            }
+            (Network::Open | Network::OpenWithLocal, Files::Untouched) => {}
+            (Network::Open, Files::Confined | Files::Frozen) => {
+                self.one(libc::SYS_socket, families(&[]));
+                self.one(libc::SYS_socketpair, connected_local());
+            }
+            (Network::OpenWithLocal, Files::Confined | Files::Frozen) => {
+                self.one(libc::SYS_socket, families(&[AF_UNIX]));
+            }
+        }
     }
 }
 
-fn assemble(architecture: u32, refused: &[c_long], looked_at: &[(c_long, To)]) -> Vec<[u8; 8]> {
-    let plain = |code, value| line(code, value, To::Next, To::Next);
-    let is = |value, then, otherwise| line(JUMP_IF_EQUAL, value, then, otherwise);
-    let number = |number: c_long| u32::try_from(number).unwrap_or(u32::MAX);
-    let mut lines = vec![
-        plain(LOAD, AT_ARCHITECTURE),
-        is(architecture, To::Next, To::Kill),
-        plain(LOAD, AT_NUMBER),
-    ];
-    if cfg!(target_arch = "x86_64") {
-        lines.push(line(JUMP_IF_AT_LEAST, X32_BIT, To::Kill, To::Next));
-    }
-    let refused = refused.iter().map(|call| (*call, To::Refuse));
-    let compared = refused.chain(looked_at.iter().copied());
-    lines.extend(compared.map(|(call, then)| is(number(call), then, To::Next)));
-    lines.push(plain(RETURN, ALLOW));
-    let socket = lines.len();
-    // Only local sockets, and of those only the kinds that must be connected before they can send:
-    // a datagram can be sent to any address with `sendmsg`, which connected pairs need.
-    lines.extend([
-        plain(LOAD, AT_ARGUMENT_0),
-        is(libc::AF_UNIX.unsigned_abs(), To::Next, To::Refuse),
-        plain(LOAD, AT_ARGUMENT_1),
-        plain(AND, SOCKET_TYPE),
-        is(libc::SOCK_STREAM.unsigned_abs(), To::Allow, To::Next),
-        is(libc::SOCK_SEQPACKET.unsigned_abs(), To::Allow, To::Refuse),
-    ]);
-    let send = lines.len();
-    // Without an address it is a write to a connected pair; Rust's library writes to those so.
-    lines.extend([
-        plain(LOAD, AT_ARGUMENT_4),
-        is(0, To::Next, To::Refuse),
-        plain(LOAD, AT_ARGUMENT_4 + 4),
-        is(0, To::Allow, To::Refuse),
-    ]);
-    let ends = lines.len();
-    lines.extend([ALLOW, REFUSE, KILL].map(|answer| plain(RETURN, answer)));
-
-    let distance = |from: usize, to: To| {
-        let target = match to {
-            To::Next => from + 1,
-            To::Allow => ends,
-            To::Refuse => ends + 1,
-            To::Kill => ends + 2,
-            To::Socket => socket,
-            To::Send => send,
-        };
-        u8::try_from(target - from - 1).unwrap_or(u8::MAX)
-    };
-    let instructions = lines.iter().enumerate().map(|(at, line)| sock_filter {
-        code: line.code,
-        jt: distance(at, line.then),
-        jf: distance(at, line.otherwise),
-        k: line.value,
-    });
-    instructions.map(bytes).collect()
-}
-
-/// As it lies in memory.
-fn bytes(instruction: sock_filter) -> [u8; 8] {
-    let [code_0, code_1] = instruction.code.to_ne_bytes();
-    let [k_0, k_1, k_2, k_3] = instruction.k.to_ne_bytes();
-    [
-        code_0,
-        code_1,
-        instruction.jt,
-        instruction.jf,
-        k_0,
-        k_1,
-        k_2,
-        k_3,
+/// Refuses the call if the argument has one of these bits.
+fn refuse_any(argument: u32, bits: u32) -> Body {
+    vec![
+        load_argument(argument),
+        jump(JUMP_IF_ANY, bits, 0, 1),
+        answer(REFUSE),
+        answer(ALLOW),
     ]
+}
+
+/// Refuses the call unless every argument has its value.
+fn only(values: &[(u32, u32)]) -> Body {
+    let mut body = Body::new();
+    for (argument, value) in values {
+        body.extend([
+            load_argument(*argument),
+            jump(JUMP_IF_EQUAL, *value, 1, 0),
+            answer(REFUSE),
+        ]);
+    }
+    body.push(answer(ALLOW));
+    body
+}
+
+/// Refuses a mode with a bit of [`SET_ID`] where the flags say that the mode is used.
+fn creating(flags: u32, mode: u32) -> Body {
+    let mut body = vec![
+        load_argument(flags),
+        jump(JUMP_IF_ANY, CREATES, 1, 0),
+        answer(ALLOW),
+    ];
+    body.extend(refuse_any(mode, SET_ID));
+    body
+}
+
+/// Lets a process change its own limits and read those of others.
+fn prlimit() -> Body {
+    const PID: u32 = 0;
+    const NEW_LIMIT: u32 = 2;
+    vec![
+        load_argument(PID),
+        jump(JUMP_IF_EQUAL, 0, 0, 1),
+        answer(ALLOW),
+        load_argument(NEW_LIMIT),
+        jump(JUMP_IF_EQUAL, 0, 1, 0),
+        answer(REFUSE),
+        load_upper_half(NEW_LIMIT),
+        jump(JUMP_IF_EQUAL, 0, 1, 0),
+        answer(REFUSE),
+        answer(ALLOW),
+    ]
+}
+
+/// Only local sockets of the kinds that must be connected before they can send: a datagram can be sent
+/// to any address with `sendmsg`, which connected pairs need.
+fn connected_local() -> Body {
+    vec![
+        load_argument(0),
+        jump(JUMP_IF_EQUAL, AF_UNIX, 1, 0),
+        answer(REFUSE),
+        load_argument(1),
+        plain(AND, SOCKET_TYPE),
+        jump(JUMP_IF_EQUAL, libc::SOCK_STREAM.unsigned_abs(), 1, 0),
+        jump(JUMP_IF_EQUAL, libc::SOCK_SEQPACKET.unsigned_abs(), 0, 1),
+        answer(ALLOW),
+        answer(REFUSE),
+    ]
+}
+
+/// A `sendto` without an address is a write to a connected pair; Rust's library writes to those so.
+fn without_address() -> Body {
+    const ADDRESS: u32 = 4;
+    vec![
+        load_argument(ADDRESS),
+        jump(JUMP_IF_EQUAL, 0, 1, 0),
+        answer(REFUSE),
+        load_upper_half(ADDRESS),
+        jump(JUMP_IF_EQUAL, 0, 1, 0),
+        answer(REFUSE),
+        answer(ALLOW),
+    ]
+}
+
+/// The internet, the netlink protocol that lists addresses and routes, and these families.
+fn families(more: &[u32]) -> Body {
+    const NETLINK_ROUTE: u32 = libc::NETLINK_ROUTE.unsigned_abs();
+    let internet = [libc::AF_INET, libc::AF_INET6].map(i32::unsigned_abs);
+    let mut body = vec![load_argument(0)];
+    for family in internet.iter().chain(more) {
+        body.extend([jump(JUMP_IF_EQUAL, *family, 0, 1), answer(ALLOW)]);
+    }
+    body.extend([
+        jump(JUMP_IF_EQUAL, libc::AF_NETLINK.unsigned_abs(), 1, 0),
+        answer(REFUSE),
+        load_argument(2),
+        jump(JUMP_IF_EQUAL, NETLINK_ROUTE, 0, 1),
+        answer(ALLOW),
+        answer(REFUSE),
+    ]);
+    body
+}
+
+/// Ioctls that put input into terminals or change their line discipline.
+const TERMINAL_IOCTLS: [u32; 5] = [
+    0x5412, // TIOCSTI
+    0x541c, // TIOCLINUX
+    0x541d, // TIOCCONS
+    0x5423, // TIOCSETD
+    0x5437, // TIOCVHANGUP
+];
+
+/// Ioctls of file systems that read, or whose target the kernel wants to be open for writing.
+const FILE_IOCTLS: [u32; 9] = [
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x8008_7601, // FS_IOC_GETVERSION
+    0xc020_660b, // FS_IOC_FIEMAP
+    0xc004_6686, // FS_IOC_MEASURE_VERITY
+    0x8100_9431, // FS_IOC_GETFSLABEL
+    0x4004_9409, // FICLONE
+    0x4020_940d, // FICLONERANGE
+    0xc018_9436, // FIDEDUPERANGE
+];
+
+/// The second byte of an ioctl says whose it is. A file system takes its own on a descriptor that is
+/// open for reading, and changes inode flags, project ids, versions, subvolumes by them.
+const FILE_SYSTEMS: [u32; 5] = [
+    0x6600, // ext4, and what all share
+    0x7600, // ext2's versions
+    0x5800, // XFS, and what all share
+    0x9400, // btrfs
+    0xf500, // F2FS
+];
+
+fn ioctl() -> Body {
+    let mut body = vec![load_argument(1)];
+    for request in TERMINAL_IOCTLS {
+        body.extend([jump(JUMP_IF_EQUAL, request, 0, 1), answer(REFUSE)]);
+    }
+    for request in FILE_IOCTLS {
+        body.extend([jump(JUMP_IF_EQUAL, request, 0, 1), answer(ALLOW)]);
+    }
+    body.push(plain(AND, 0xff00));
+    for owner in FILE_SYSTEMS {
+        body.extend([jump(JUMP_IF_EQUAL, owner, 0, 1), answer(REFUSE)]);
+    }
+    body.push(answer(ALLOW));
+    body
 }
 
 #[cfg(test)]

@@ -148,11 +148,19 @@ impl Ruleset {
 
     /// Allows this at the canonical path and below.
     pub(super) fn grant(&self, path: &Path, access: Access) -> io::Result<()> {
-        let rights = match access {
-            Access::Deny => return Ok(()),
-            Access::Read => READING,
-            Access::Write => !NEVER,
-        };
+        match access {
+            Access::Deny => Ok(()),
+            Access::Read => self.allow(path, READING),
+            Access::Write => self.allow(path, !NEVER),
+        }
+    }
+
+    /// Allows directories to be listed at the canonical path and below, and nothing else.
+    pub(super) fn grant_listing(&self, path: &Path) -> io::Result<()> {
+        self.allow(path, READ_DIR)
+    }
+
+    fn allow(&self, path: &Path, rights: u64) -> io::Result<()> {
         let place = rustix::fs::openat2(
             CWD,
             path,

@@ -5,6 +5,10 @@
 //! it is then: links are resolved, what is missing is skipped or refuses the policy. How the kernel is
 //! made to enforce it is the business of `layout`, `landlock` and `filter`; a service that opens files
 //! for a client itself asks a [`PathPolicy`].
+//!
+//! Two rules stand above every policy. Hidden paths are denied whatever a rule says about them or about
+//! something below them. And a writable path may not lead through a link that a confined command could
+//! have made: such a link would let the first command choose where the second one writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -13,12 +17,13 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{SpawnError, SpawnErrorKind};
 use crate::sandbox::aliases::Aliases;
-use crate::sandbox::{Access, MissingPath, Sandbox};
+use crate::sandbox::{Access, MissingPath, Sandbox, mount_points};
 
 /// Writable under every policy, besides the process's own terminal.
 pub(super) const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
 
-/// Directly under a root of `WorkspaceWrite` these stay read-only if they exist.
+/// Directly under a root of `WorkspaceWrite` these stay read-only, and cannot be created where they are
+/// missing: programs outside of the sandbox read them and do as they say.
 const PROTECTED: [&str; 4] = [".git", ".codex", ".agents", ".turnlane"];
 
 /// What a policy allows at a path, for whoever opens files on behalf of a sandboxed client.
@@ -33,10 +38,15 @@ pub struct PathPolicy {
 
 impl PathPolicy {
     /// Resolves the policy's paths, or says which of them makes it one that is refused. `tmpdir` is
-    /// the `TMPDIR` a process would get.
-    pub fn new(policy: &Sandbox, tmpdir: Option<&Path>) -> Result<Self, SpawnError> {
+    /// the `TMPDIR` a process would get; `hidden` are the hidden paths of the process service
+    /// ([`crate::ProcessService::hidden`]).
+    pub fn new(
+        policy: &Sandbox,
+        tmpdir: Option<&Path>,
+        hidden: &[PathBuf],
+    ) -> Result<Self, SpawnError> {
         Ok(Self {
-            rules: Rules::of(policy, tmpdir)?,
+            rules: Rules::of(policy, tmpdir, hidden)?,
         })
     }
 
@@ -47,6 +57,10 @@ impl PathPolicy {
         match &self.rules {
             None => Access::Write,
             Some(_) if DEVICES.iter().any(|device| resolved == Path::new(device)) => Access::Write,
+            // Removing or replacing a link that names something protected would unprotect it.
+            Some(rules) if rules.links.contains(resolved) => {
+                rules.access(resolved).min(Access::Read)
+            }
             Some(rules) => rules.access(resolved),
         }
     }
@@ -75,12 +89,32 @@ pub(super) struct Rules {
     links: BTreeSet<PathBuf>,
     /// Other ways to what is not writable although its surroundings are.
     aliases: BTreeSet<PathBuf>,
+    /// Denied whatever the other rules say.
+    hidden: BTreeSet<PathBuf>,
+    /// Protected names that do not exist.
+    missing: BTreeSet<PathBuf>,
+    /// Writable paths as they were given, where links lead to them.
+    led: Vec<Led>,
+}
+
+/// A writable path that leads through links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Led {
+    given: PathBuf,
+    links: Vec<PathBuf>,
 }
 
 impl Rules {
     /// The rules of a policy; `None` if it has none about files.
-    pub(super) fn of(policy: &Sandbox, tmpdir: Option<&Path>) -> Result<Option<Self>, SpawnError> {
+    pub(super) fn of(
+        policy: &Sandbox,
+        tmpdir: Option<&Path>,
+        hidden: &[PathBuf],
+    ) -> Result<Option<Self>, SpawnError> {
         let mut rules = Self::default();
+        for given in hidden {
+            rules.hide(given)?;
+        }
         match policy {
             Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { .. } => return Ok(None),
             Sandbox::ReadOnly { .. } => rules.add(PathBuf::from("/"), Access::Read),
@@ -91,19 +125,21 @@ impl Rules {
                 ..
             } => {
                 rules.add(PathBuf::from("/"), Access::Read);
-                let tmpdir = tmpdir.filter(|_| !exclude_tmpdir);
+                rules.add_roots(roots)?;
+                // Last, since where commands may write decides which link they could replace.
                 let slash_tmp = Some(Path::new("/tmp")).filter(|_| !exclude_slash_tmp);
-                for shared in [tmpdir, slash_tmp].into_iter().flatten() {
+                let tmpdir = tmpdir.filter(|_| !exclude_tmpdir);
+                for shared in [slash_tmp, tmpdir].into_iter().flatten() {
                     rules.add_shared(shared)?;
-                }
-                for root in roots {
-                    rules.add_root(root)?;
                 }
             }
             Sandbox::Custom { rules: given, .. } => {
                 for rule in given {
                     match canonical(&rule.path)? {
-                        Some(path) if rule.access == Access::Write => rules.add(path, rule.access),
+                        Some(path) if rule.access == Access::Write => {
+                            rules.lead(&rule.path, &path)?;
+                            rules.add(path, rule.access);
+                        }
                         Some(path) => rules.add_protected(&rule.path, path, rule.access)?,
                         None if rule.missing == MissingPath::Skip => {}
                         None => return Err(refused(&rule.path).os(libc::ENOENT)),
@@ -112,7 +148,49 @@ impl Rules {
             }
         }
         rules.add_aliases()?;
+        rules.check_hidden()?;
+        rules.check_links()?;
         Ok(Some(rules))
+    }
+
+    /// Denies a path by every way to it. One that does not exist hides nothing yet.
+    fn hide(&mut self, given: &Path) -> Result<(), SpawnError> {
+        if let Some(path) = canonical(given)? {
+            self.hidden.insert(path.clone());
+            self.add_protected(given, path, Access::Deny)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a policy that opens something inside of a hidden path: it would open nothing.
+    fn check_hidden(&self) -> Result<(), SpawnError> {
+        for (path, access) in &self.paths {
+            let inside = path
+                .ancestors()
+                .skip(1)
+                .find(|above| self.hidden.contains(*above));
+            if let (Some(hidden), Access::Read | Access::Write) = (inside, *access) {
+                return Err(refused(path).because(format!(
+                    "it lies in {}, which no sandbox may see",
+                    hidden.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a writable path that leads through a link in a place where commands may write.
+    fn check_links(&self) -> Result<(), SpawnError> {
+        for Led { given, links } in &self.led {
+            if let Some(link) = links.iter().find(|link| self.around(link) == Access::Write) {
+                return Err(refused(given).because(format!(
+                    "it leads through the link {}, which commands may replace; name the directory \
+                     itself",
+                    link.display()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The most specific rule may name one of several paths to the same thing.
@@ -129,6 +207,9 @@ impl Rules {
         for (path, access) in &inner {
             for alias in known.of(path) {
                 if !self.paths.contains_key(&alias) {
+                    if self.hidden.contains(path) {
+                        self.hidden.insert(alias.clone());
+                    }
                     self.aliases.insert(alias.clone());
                     self.add(alias, *access);
                 }
@@ -169,37 +250,65 @@ impl Rules {
         Ok(())
     }
 
-    /// A temporary directory. One that is missing or relative to who knows what is not writable.
+    /// A temporary directory. One that is missing, relative, hidden or behind a link that a command may
+    /// replace is not writable; it was not asked for by name, so the policy holds without it.
     fn add_shared(&mut self, given: &Path) -> Result<(), SpawnError> {
-        if given.is_absolute()
-            && let Some(path) = canonical(given)?
-        {
-            self.add_writable(path, given)?;
+        if !given.is_absolute() {
+            return Ok(());
+        }
+        let Some(path) = canonical(given)? else {
+            return Ok(());
+        };
+        let is_hidden = path.ancestors().any(|above| self.hidden.contains(above));
+        let links = links_on(given).map_err(|error| unresolved(given, &error))?;
+        let is_replaceable = links.iter().any(|link| self.around(link) == Access::Write);
+        if is_hidden || is_replaceable {
+            return Ok(());
+        }
+        self.add_writable(path, given)
+    }
+
+    fn add_roots(&mut self, given: &[PathBuf]) -> Result<(), SpawnError> {
+        let roots = given
+            .iter()
+            .map(|given| Ok((root(given)?, given)))
+            .collect::<Result<Vec<_>, SpawnError>>()?;
+        // A root that is itself a protected name was named on purpose.
+        let named: BTreeSet<&Path> = roots.iter().map(|(root, _)| root.as_path()).collect();
+        for (root, given) in &roots {
+            self.lead(given, root)?;
+            for name in PROTECTED {
+                self.protect(root.join(name), &named)?;
+            }
+            self.add_writable(root.clone(), given)?;
         }
         Ok(())
     }
 
-    fn add_root(&mut self, given: &Path) -> Result<(), SpawnError> {
-        let Some(root) = canonical(given)? else {
-            return Err(refused(given).os(libc::ENOENT));
-        };
-        if !root.is_dir() {
-            return Err(refused(given).os(libc::ENOTDIR));
+    fn protect(&mut self, given: PathBuf, named: &BTreeSet<&Path>) -> Result<(), SpawnError> {
+        if named.contains(given.as_path()) {
+            return Ok(());
         }
-        for name in PROTECTED {
-            let given = root.join(name);
-            match given.symlink_metadata() {
-                // The root has no links in it; only a name that is one needs to be resolved.
-                Ok(found) if !found.is_symlink() => self.add(given, Access::Read),
-                Err(error) if is_missing(&error) => {}
-                Ok(_) | Err(_) => {
-                    if let Some(path) = canonical(&given)? {
-                        self.add_protected(&given, path, Access::Read)?;
-                    }
+        match given.symlink_metadata() {
+            // The root has no links in it; only a name that is one needs to be resolved.
+            Ok(found) if !found.is_symlink() => {
+                if mount_points::is_ours(&given, &found) {
+                    // Made for another command, which may be about to end.
+                    self.missing.insert(given.clone());
                 }
+                self.add(given, Access::Read);
             }
+            Err(error) if is_missing(&error) => {
+                self.missing.insert(given.clone());
+                self.add(given, Access::Read);
+            }
+            Ok(_) | Err(_) => match canonical(&given)? {
+                Some(path) => self.add_protected(&given, path, Access::Read)?,
+                // Nothing can be mounted over a link that leads nowhere.
+                None => return Err(refused(&given).because("it is a link that leads nowhere")),
+            },
         }
-        self.add_writable(root, given)
+        Ok(())
     }
 
     fn add_writable(&mut self, path: PathBuf, given: &Path) -> Result<(), SpawnError> {
@@ -210,8 +319,23 @@ impl Rules {
         Ok(())
     }
 
-    /// What the most specific rule says.
+    /// Remembers the links that lead to a writable path.
+    fn lead(&mut self, given: &Path, path: &Path) -> Result<(), SpawnError> {
+        if given != path {
+            let links = links_on(given).map_err(|error| unresolved(given, &error))?;
+            self.led.push(Led {
+                given: given.to_owned(),
+                links,
+            });
+        }
+        Ok(())
+    }
+
+    /// What the most specific rule says; nothing at all below a hidden path.
     pub(super) fn access(&self, path: &Path) -> Access {
+        if path.ancestors().any(|above| self.hidden.contains(above)) {
+            return Access::Deny;
+        }
         path.ancestors()
             .find_map(|ancestor| self.paths.get(ancestor))
             .copied()
@@ -231,6 +355,32 @@ impl Rules {
         self.links.iter().map(PathBuf::as_path)
     }
 
+    /// Whether the path is one of the hidden ones.
+    pub(super) fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.contains(path)
+    }
+
+    /// Whether a rule is about exactly this path.
+    pub(super) fn names(&self, path: &Path) -> bool {
+        self.paths.contains_key(path)
+    }
+
+    /// Protected names that need a mount point of their own for as long as a command runs.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &Path> {
+        self.missing.iter().map(PathBuf::as_path)
+    }
+
+    /// Whether it is a protected name that does not exist.
+    pub(super) fn is_missing(&self, path: &Path) -> bool {
+        self.missing.contains(path)
+    }
+
+    /// Takes back the protection of a name that no command can create.
+    pub(super) fn give_up(&mut self, path: &Path) {
+        self.missing.remove(path);
+        self.paths.remove(path);
+    }
+
     /// Every rule, a directory before what lies in it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, Access)> {
         self.paths
@@ -248,6 +398,18 @@ impl FromIterator<(PathBuf, Access)> for Rules {
             rules.add(path, access);
         }
         rules
+    }
+}
+
+/// A root without links.
+fn root(given: &Path) -> Result<PathBuf, SpawnError> {
+    let Some(root) = canonical(given)? else {
+        return Err(refused(given).os(libc::ENOENT));
+    };
+    if root.is_dir() {
+        Ok(root)
+    } else {
+        Err(refused(given).os(libc::ENOTDIR))
     }
 }
 

@@ -83,6 +83,7 @@ impl Trial {
         let strictest = filter::Scope {
             network: filter::Network::Off,
             files: filter::Files::Frozen,
+            ipc: filter::Ipc::Shared,
         };
         let filter = filter::program(strictest).ok_or(filter::UNKNOWN_ARCHITECTURE)?;
         let restrictions = Restrictions {
@@ -108,6 +109,7 @@ impl Trial {
                 MountStep::MaskFile(c"/dev/zero".to_owned()),
                 MountStep::ReadOnly(c"/dev".to_owned()),
                 MountStep::MaskDirectory(c"/dev".to_owned()),
+                MountStep::EmptyDirectory(c"/dev".to_owned()),
             ],
         };
         let restrictions = Restrictions {

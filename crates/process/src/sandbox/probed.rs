@@ -3,7 +3,7 @@
 //! The invariant here: each thing is tried once, and whoever asks while it is tried waits for the
 //! result. Trials are those of `probe`; what a policy needs of the machine is decided by its callers.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::aliases::Aliases;
 use super::{Machine, probe};
@@ -40,6 +40,7 @@ impl Probed {
                 landlock: self.landlock().clone(),
                 seccomp: self.seccomp().clone(),
                 mounts: self.mounts().clone(),
+                rulesets: Arc::default(),
             }
         })
     }

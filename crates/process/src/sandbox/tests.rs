@@ -11,6 +11,7 @@ mod inside;
 mod network;
 mod ordinary;
 mod programs;
+mod wall;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -198,10 +199,20 @@ enum Who {
     Descendant,
 }
 
-const NOWHERE: Surroundings<'_> = Surroundings {
-    tmpdir: None,
-    pts: None,
-};
+static MOUNT_POINTS: std::sync::LazyLock<MountPoints> =
+    std::sync::LazyLock::new(MountPoints::default);
+
+/// A child without a terminal, of a service that hides nothing.
+fn nowhere() -> Surroundings<'static> {
+    Surroundings {
+        tmpdir: None,
+        pts: None,
+        hidden: &[],
+        shared_memory: None,
+        local_sockets: LocalSockets::Closed,
+        mount_points: &MOUNT_POINTS,
+    }
+}
 
 /// A rule about every path.
 fn everything(access: Access) -> PathRule {
@@ -218,7 +229,7 @@ impl Attempt<'_> {
     }
 
     fn with(&self, policy: &Sandbox, more: &[(&'static str, OsString)]) -> Outcome {
-        self.confined(machine().confine(policy, NOWHERE).unwrap(), more)
+        self.confined(machine().confine(policy, nowhere()).unwrap(), more)
     }
 
     fn confined(&self, confinement: Confinement, more: &[(&'static str, OsString)]) -> Outcome {
@@ -259,6 +270,13 @@ fn shell(policy: &Sandbox, command: &str, cwd: &Path) -> Outcome {
     run(policy, ["sh", "-c", command].map(OsString::from), &[], cwd)
 }
 
+/// Runs a shell's command under a policy, for a service with these surroundings.
+fn shell_in(policy: &Sandbox, command: &str, cwd: &Path, around: Surroundings<'_>) -> Outcome {
+    let confinement = machine().confine(policy, around).unwrap();
+    let argv = ["sh", "-c", command].map(OsString::from);
+    run_confined(confinement, argv, &[], cwd)
+}
+
 /// Runs a program under a policy and waits for its end.
 fn run(
     policy: &Sandbox,
@@ -266,7 +284,7 @@ fn run(
     env: &[(&str, OsString)],
     cwd: &Path,
 ) -> Outcome {
-    let confinement = machine().confine(policy, NOWHERE).unwrap();
+    let confinement = machine().confine(policy, nowhere()).unwrap();
     run_confined(confinement, argv, env, cwd)
 }
 
@@ -301,6 +319,7 @@ fn run_confined(
         stderr: input,
     };
     let mut slots = Slots::reserve().unwrap();
+    let _kept = confinement.mount_points;
     let ruleset = confinement.ruleset.as_ref().map(AsFd::as_fd);
     let child = launch(&mut slots, &plan, &ends, ruleset, None)
         .map_err(|error| error.explain(&plan))

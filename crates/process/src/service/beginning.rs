@@ -16,6 +16,8 @@ use crate::options::Options;
 use crate::report::{ContainmentKind, Report};
 use crate::sandbox::Probed;
 
+use super::footprint::Footprints;
+
 pub(super) struct Beginning {
     /// Taken by whoever begins, or by the stop.
     options: Mutex<Option<Options>>,
@@ -26,6 +28,7 @@ pub(super) struct Beginning {
 /// What there is from then on.
 pub(super) struct Begun {
     spawner: Result<Spawner, String>,
+    pub(super) footprints: Footprints,
     pub(super) report: Report,
 }
 
@@ -55,8 +58,8 @@ impl Beginning {
     pub(super) fn at_start(&self, runtime: &Handle) -> Result<(), StartError> {
         let mut options = self.lock();
         if let Some(options) = options.take() {
-            let (spawner, found) = spawner(options, runtime)?;
-            self.set(Ok(spawner), found);
+            let (spawner, found, footprints) = spawner(options, runtime)?;
+            self.set(Ok(spawner), found, footprints);
         }
         Ok(())
     }
@@ -69,7 +72,7 @@ impl Beginning {
         }
         let mut options = self.lock();
         let begun = match options.take().map(|options| spawner(options, runtime)) {
-            Some(Ok((spawner, found))) => self.set(Ok(spawner), found),
+            Some(Ok((spawner, found, footprints))) => self.set(Ok(spawner), found, footprints),
             Some(Err(error)) => self.failed(error.to_string()),
             // Begun while we waited for the lock, or stopped before anybody began.
             None => match self.begun.get() {
@@ -116,10 +119,15 @@ impl Beginning {
             cgroup_root: None,
             controllers: Vec::new(),
         };
-        self.set(Err(reason), found)
+        self.set(Err(reason), found, Footprints::default())
     }
 
-    fn set(&self, spawner: Result<Spawner, String>, found: Found) -> &Begun {
+    fn set(
+        &self,
+        spawner: Result<Spawner, String>,
+        found: Found,
+        footprints: Footprints,
+    ) -> &Begun {
         self.begun.get_or_init(|| {
             let machine = self.probed.machine();
             let report = Report {
@@ -131,12 +139,37 @@ impl Beginning {
                 seccomp: machine.seccomp.clone(),
                 mounts: machine.mounts.clone(),
             };
-            Begun { spawner, report }
+            Begun {
+                spawner,
+                footprints,
+                report,
+            }
         })
     }
 }
 
-fn spawner(mut options: Options, runtime: &Handle) -> Result<(Spawner, Found), StartError> {
+fn spawner(
+    mut options: Options,
+    runtime: &Handle,
+) -> Result<(Spawner, Found, Footprints), StartError> {
     let _inside = runtime.enter();
-    Spawner::start(&mut options)
+    let footprints = footprints(&mut options);
+    let (spawner, found) = Spawner::start(&mut options)?;
+    Ok((spawner, found, footprints))
+}
+
+/// What was left by others is removed, and the keeper gets our lock. A state directory that cannot be
+/// used costs shared memory and the clean-up after a kill, not the service.
+fn footprints(options: &mut Options) -> Footprints {
+    let Some(state) = options.state.take() else {
+        return Footprints::default();
+    };
+    let made = Footprints::in_directory(&state).and_then(|made| {
+        options.hold.extend(made.lock()?);
+        Ok(made)
+    });
+    made.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the state directory of processes cannot be used");
+        Footprints::default()
+    })
 }

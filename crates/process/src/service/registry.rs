@@ -103,7 +103,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn runtime(&self) -> &Handle {
+    pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 

@@ -7,7 +7,7 @@
 //! Paths are resolved before they are judged here, and opened without following links afterwards;
 //! both are the business of [`patch`](crate::native::patch).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turnlane_process::{Access, PathPolicy, Sandbox};
 
@@ -32,15 +32,16 @@ pub(crate) enum Writable {
 impl Writable {
     /// Reads a turn's sandbox, the one its commands get, against the files as they are now; blocks.
     ///
-    /// `tmpdir` is the `TMPDIR` of the turn's commands.
-    pub(crate) fn of(sandbox: &Sandbox, tmpdir: Option<&Path>) -> Self {
+    /// `tmpdir` is the `TMPDIR` of the turn's commands; `hidden` are the paths that its process service
+    /// hides from them.
+    pub(crate) fn of(sandbox: &Sandbox, tmpdir: Option<&Path>, hidden: &[PathBuf]) -> Self {
         let mut folders = match sandbox {
             Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { .. } => return Self::Everywhere,
             // No turn has rules of its own yet; what is not understood opens nothing.
             Sandbox::ReadOnly { .. } | Sandbox::Custom { .. } => return Self::Nowhere,
             Sandbox::WorkspaceWrite { roots, .. } => roots.clone(),
         };
-        let Ok(commands) = PathPolicy::new(sandbox, tmpdir) else {
+        let Ok(commands) = PathPolicy::new(sandbox, tmpdir, hidden) else {
             return Self::Nowhere;
         };
         // Temporary folders are opened or not by what commands may do.

@@ -169,7 +169,7 @@ fn inside(policy: &SandboxPolicy, root: &Path, paths: &[&str]) -> Vec<String> {
         ..settings(&root.join("project"))
     };
     let sandbox = sandbox_for(&settings, Escalation::Confined);
-    let writable = Writable::of(&sandbox, Some(&root.join("tmpdir")));
+    let writable = Writable::of(&sandbox, Some(&root.join("tmpdir")), &[]);
     let judged = paths
         .iter()
         .filter(|path| writable.judge(&root.join(path)) == Place::Inside);

@@ -117,7 +117,7 @@ impl Prepared {
         let plan = Plan::make(&patch, &DiskFiles::new(folder))?;
         let sandbox = sandbox_for(&turn.settings, Escalation::Confined);
         let tmpdir = std::env::var_os("TMPDIR").map(PathBuf::from);
-        let writable = Writable::of(&sandbox, tmpdir.as_deref());
+        let writable = Writable::of(&sandbox, tmpdir.as_deref(), turn.service.hidden());
         let place = plan.place(|path| writable.judge(path));
         let changes = redacted(turn, plan.changes());
         Ok(Self {

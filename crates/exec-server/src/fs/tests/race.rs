@@ -77,7 +77,7 @@ impl Stage {
     fn call(&self, method: &str, mut params: Value) -> Result<Value> {
         params["sandbox"] = self.sandbox.clone();
         let raw = serde_json::value::to_raw_value(&params).unwrap();
-        let answer = answer_of(method).unwrap()(&self.desk.files.handles, Some(&raw))?;
+        let answer = answer_of(method).unwrap()(&self.desk.files.handles, &[], Some(&raw))?;
         Ok(serde_json::from_str(answer.get()).unwrap())
     }
 

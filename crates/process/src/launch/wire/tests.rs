@@ -13,13 +13,15 @@ fn string() -> impl Strategy<Value = CString> {
 }
 
 fn mount_step() -> impl Strategy<Value = MountStep> {
-    (0..6_u8, string()).prop_map(|(kind, path)| match kind {
+    (0..8_u8, string(), string()).prop_map(|(kind, path, other)| match kind {
         0 => MountStep::BindSelf(path),
         1 => MountStep::ReadOnly(path),
         2 => MountStep::MaskDirectory(path),
         3 => MountStep::MaskFile(path),
         4 => MountStep::Freeze(path),
-        _ => MountStep::Restore(path),
+        5 => MountStep::Restore(path),
+        6 => MountStep::EmptyDirectory(path),
+        _ => MountStep::Instead(other, path),
     })
 }
 

@@ -27,7 +27,7 @@ fn a_workspace_is_writable_but_for_its_protected_names() {
     fs::create_dir_all(root.join("deep/.git")).unwrap();
     fs::write(root.join(".codex"), "").unwrap();
     fs::create_dir(&tmp).unwrap();
-    let policy = PathPolicy::new(&workspace(vec![root.clone()]), Some(&tmp)).unwrap();
+    let policy = PathPolicy::new(&workspace(vec![root.clone()]), Some(&tmp), &[]).unwrap();
     for (path, expected) in [
         (root.clone(), Access::Write),
         (root.join("new/file"), Access::Write),
@@ -36,8 +36,8 @@ fn a_workspace_is_writable_but_for_its_protected_names() {
         (root.join(".git/config"), Access::Read),
         (root.join(".codex"), Access::Read),
         (root.join(".github"), Access::Write),
-        // It was not there when the policy was made.
-        (root.join(".agents"), Access::Write),
+        // It does not exist, and may not come to exist.
+        (root.join(".agents"), Access::Read),
         (tmp.join("x"), Access::Write),
         (dir.path().to_owned(), Access::Read),
         (PathBuf::from("/etc/passwd"), Access::Read),
@@ -66,14 +66,14 @@ fn a_root_that_is_missing_a_file_or_everything_is_refused() {
         file,
         "relative".into(),
     ] {
-        let error = PathPolicy::new(&workspace(vec![root.clone()]), None).unwrap_err();
+        let error = PathPolicy::new(&workspace(vec![root.clone()]), None, &[]).unwrap_err();
         assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
         assert_eq!(error.path, Some(root));
     }
     // So is a temporary directory that is everything; one that is missing is only not writable.
-    assert!(PathPolicy::new(&workspace(vec![]), Some(Path::new("/"))).is_err());
+    assert!(PathPolicy::new(&workspace(vec![]), Some(Path::new("/")), &[]).is_err());
     for tmpdir in ["/nonexistent", "relative"] {
-        let policy = PathPolicy::new(&workspace(vec![]), Some(Path::new(tmpdir))).unwrap();
+        let policy = PathPolicy::new(&workspace(vec![]), Some(Path::new(tmpdir)), &[]).unwrap();
         assert_eq!(access(&policy, "/nonexistent"), Access::Read);
     }
 }
@@ -87,7 +87,7 @@ fn links_are_resolved_and_remembered_on_the_way_to_what_is_protected() {
     fs::create_dir(&root).unwrap();
     symlink("real", base.join("by")).unwrap();
     symlink("../by/./git", root.join(".git")).unwrap();
-    let rules = Rules::of(&workspace(vec![root.clone()]), None).unwrap();
+    let rules = Rules::of(&workspace(vec![root.clone()]), None, &[]).unwrap();
     let rules = rules.unwrap();
     let links: Vec<&Path> = rules.links().collect();
     assert_eq!(links, [base.join("by"), root.join(".git")]);
@@ -115,7 +115,7 @@ fn the_most_specific_rule_decides_and_of_equal_ones_the_strictest() {
         ],
         network: false,
     };
-    let policy = PathPolicy::new(&policy, None).unwrap();
+    let policy = PathPolicy::new(&policy, None, &[]).unwrap();
     assert_eq!(access(&policy, base.join("in/x")), Access::Deny);
     assert_eq!(access(&policy, base.join("inside")), Access::Write);
     assert_eq!(access(&policy, "/"), Access::Deny);
@@ -129,7 +129,7 @@ fn no_policy_about_files_allows_everything() {
         Sandbox::DangerFullAccess,
         Sandbox::ExternalSandbox { network: false },
     ] {
-        let policy = PathPolicy::new(&policy, None).unwrap();
+        let policy = PathPolicy::new(&policy, None, &[]).unwrap();
         assert!(policy.is_unrestricted());
         assert_eq!(access(&policy, "/etc"), Access::Write);
         assert_eq!(policy.least_below(Path::new("/")), Access::Write);

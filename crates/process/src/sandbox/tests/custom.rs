@@ -158,7 +158,7 @@ fn what_cannot_be_expressed_is_refused_with_its_path() {
     ]);
     let devices = custom(vec![everything(Access::Read), rule("/dev", Access::Deny)]);
     for (policy, path) in [(hidden, seen.as_path()), (devices, Path::new("/dev"))] {
-        let error = machine().confine(&policy, NOWHERE).unwrap_err();
+        let error = machine().confine(&policy, nowhere()).unwrap_err();
         assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
         assert_eq!(error.path.as_deref(), Some(path));
     }
@@ -171,9 +171,9 @@ fn a_missing_path_is_skipped_or_refuses_the_policy() {
         missing: MissingPath::Skip,
         ..missing.clone()
     };
-    let error = PathPolicy::new(&custom(vec![missing]), None).unwrap_err();
+    let error = PathPolicy::new(&custom(vec![missing]), None, &[]).unwrap_err();
     assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
     assert_eq!(error.path.as_deref(), Some(Path::new("/nonexistent/path")));
-    let policy = PathPolicy::new(&custom(vec![skipped]), None).unwrap();
+    let policy = PathPolicy::new(&custom(vec![skipped]), None, &[]).unwrap();
     assert_eq!(policy.access(Path::new("/nonexistent/path")), Access::Deny);
 }

@@ -72,7 +72,11 @@ fn read_only_reads_everything_and_writes_nothing() {
     refuses_everything_outside(&outcome);
     outcome.refuses(IN_ROOT);
     assert!(place.is_untouched());
-    assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
+    let expected = match machine().mounts {
+        Ok(_) => FsEnforcement::LandlockAndMounts,
+        Err(_) => FsEnforcement::Landlock,
+    };
+    assert_eq!(outcome.confined.fs, expected);
     assert_eq!(outcome.confined.network, NetworkEnforcement::Seccomp);
     assert_eq!(
         outcome.confined.landlock_abi,
@@ -177,8 +181,8 @@ fn without_protection_every_one_of_these_succeeds_somewhere() {
 }
 
 #[test]
-fn a_root_without_protected_names_is_confined_by_the_best_there_is() {
-    if !has(Need::Confinement) {
+fn a_root_without_protected_names_is_confined_as_any_other() {
+    if !has(Need::Mounts) {
         return;
     }
     let place = Place::new();
@@ -186,9 +190,6 @@ fn a_root_without_protected_names_is_confined_by_the_best_there_is() {
     let outcome = attempt(&place, "files", &place.workspace_in_tmp());
     refuses_everything_outside(&outcome);
     outcome.allows(IN_ROOT);
-    if machine().mounts.is_err() {
-        return assert_eq!(outcome.confined.fs, FsEnforcement::Landlock);
-    }
     assert_eq!(outcome.confined.fs, FsEnforcement::LandlockAndMounts);
     let outcome = attempt(&place, "metadata", &place.workspace());
     let attempts = ["chmod", "fchmod", "times", "chown", "attribute"];
@@ -237,7 +238,7 @@ fn what_is_mounted_twice_is_protected_twice() {
             .unwrap();
             // What is known is looked at before the second mount is made.
             machine()
-                .confine(&place.workspace_in_tmp(), NOWHERE)
+                .confine(&place.workspace_in_tmp(), nowhere())
                 .unwrap();
             let second = place.tmp.path().join("second");
             fs::create_dir(&second).unwrap();
@@ -281,14 +282,15 @@ fn where_nothing_can_be_mounted_the_policy_is_refused_with_the_path() {
         return;
     }
     let place = Place::new();
-    let error = machine.confine(&place.workspace(), NOWHERE).unwrap_err();
+    let error = machine.confine(&place.workspace(), nowhere()).unwrap_err();
     assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
     assert_eq!(error.path, Some(place.root().join(".git")));
     assert!(error.to_string().contains("no namespaces here"), "{error}");
-    // Without anything to protect there is nothing to refuse.
+    // A protected name that is missing must not be created either, and nothing is left behind.
     fs::remove_dir_all(place.root().join(".git")).unwrap();
-    let confinement = machine.confine(&place.workspace(), NOWHERE).unwrap();
-    assert_eq!(confinement.confined.fs, FsEnforcement::Landlock);
+    let error = machine.confine(&place.workspace(), nowhere()).unwrap_err();
+    assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+    assert!(!place.root().join(".agents").exists());
 }
 
 /// In a user namespace of its own a process may forbid itself more namespaces, and nobody else.
@@ -339,12 +341,12 @@ fn inside_no_namespaces() {
     let machine = Machine::probe();
     let why = machine.mounts.clone().unwrap_err();
     let place = Place::new();
-    let error = machine.confine(&place.workspace(), NOWHERE).unwrap_err();
+    let error = machine.confine(&place.workspace(), nowhere()).unwrap_err();
     assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
     assert_eq!(error.path, Some(place.root().join(".git")));
     assert!(error.to_string().contains(&why), "{error}");
     // What needs no mounts is enforced as ever.
     machine
-        .confine(&Sandbox::ReadOnly { network: false }, NOWHERE)
+        .confine(&Sandbox::ReadOnly { network: false }, nowhere())
         .unwrap();
 }

@@ -75,13 +75,36 @@ fn without_network_nothing_is_connected_to() {
 }
 
 #[test]
-fn with_network_everything_is() {
+fn with_network_the_internet_is_open_and_other_programs_are_not() {
     if !has(Need::Confinement) {
         return;
     }
     let listening = Listening::new();
+    let outcome = listening.attempt(&Sandbox::ReadOnly { network: true }, Who::Child);
+    outcome.allows(&[
+        "tcp",
+        "udp",
+        "tcp_connect",
+        "tcp_listen",
+        "pair",
+        "pair_write",
+    ]);
+    let local = [
+        "unix",
+        "unix_datagram",
+        "unix_connect",
+        "unix_listen",
+        "datagram_pair",
+        "vsock",
+    ];
+    outcome.expect(&local, &[libc::EPERM]);
+    assert_eq!(outcome.confined.network, NetworkEnforcement::Open);
+}
+
+#[test]
+fn without_a_sandbox_or_with_anothers_everything_can_be_connected_to() {
+    let listening = Listening::new();
     for policy in [
-        Sandbox::ReadOnly { network: true },
         Sandbox::ExternalSandbox { network: true },
         Sandbox::DangerFullAccess,
     ] {
@@ -89,6 +112,30 @@ fn with_network_everything_is() {
         outcome.allows(ALLOWED);
         outcome.allows(&["tcp", "udp", "tcp_connect", "tcp_listen", "unix_connect"]);
         assert_eq!(outcome.confined.network, NetworkEnforcement::Open);
+    }
+}
+
+#[test]
+fn a_setting_opens_the_sockets_of_other_programs() {
+    if !has(Need::Confinement) {
+        return;
+    }
+    let listening = Listening::new();
+    let around = Surroundings {
+        local_sockets: LocalSockets::Open,
+        ..nowhere()
+    };
+    let port = listening.tcp.local_addr().unwrap().port().to_string();
+    let attempt = Attempt {
+        place: &listening.place,
+        list: "network",
+        who: Who::Child,
+    };
+    for (network, expected) in [(true, 0), (false, libc::EPERM)] {
+        let policy = Sandbox::ReadOnly { network };
+        let confinement = machine().confine(&policy, around).unwrap();
+        let outcome = attempt.confined(confinement, &[("TRY_PORT", port.clone().into())]);
+        outcome.expect(&["unix_connect", "tcp_connect"], &[expected]);
     }
 }
 

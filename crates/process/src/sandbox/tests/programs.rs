@@ -56,8 +56,8 @@ fn on_a_terminal(policy: &Sandbox, command: &str) -> String {
     let spec = Spec::new(["sh", "-c", command], "/");
     let (ends, ours) = open_ends(Io::Pty(TerminalSize::default()), Delivery::Stream).unwrap();
     let around = Surroundings {
-        tmpdir: None,
         pts: ours.pts.as_deref(),
+        ..nowhere()
     };
     let confinement = machine().confine(policy, around).unwrap();
     let mut plan = prepare(&spec, vec![]).unwrap();
