@@ -53,7 +53,7 @@ pub use report::{
     ProcessInfo, ProcessState, Report,
 };
 pub use sandbox::{
-    Access, LANDLOCK_ABI_MIN, LocalSockets, MissingPath, PathPolicy, PathRule, Sandbox,
+    Access, LANDLOCK_ABI_MIN, LocalSockets, MissingPath, PathPolicy, PathRule, RootLinks, Sandbox,
 };
 pub use service::{Counters, ProcessService, spawn};
 pub use snapshot::{Snapshot, StreamSnapshot};

@@ -140,11 +140,23 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) pts: Option<&'a Path>,
     /// Paths that no sandbox may see.
     pub(crate) hidden: &'a [PathBuf],
+    /// Whether roots may be named by paths with links.
+    pub(crate) root_links: RootLinks,
     /// An empty directory of the child's own, for shared memory.
     pub(crate) shared_memory: Option<&'a Path>,
     /// Whether the network includes sockets of the user's other programs.
     pub(crate) local_sockets: LocalSockets,
     pub(crate) mount_points: &'a MountPoints,
+}
+
+/// Whether the roots of a policy may be named by paths with links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootLinks {
+    /// They are followed, unless a command under the same policy could replace one of them.
+    #[default]
+    Followed,
+    /// They are refused: the roots were resolved before, and what is a link now was none then.
+    Refused,
 }
 
 /// Whether a process with network may also use sockets of this machine's other programs: ssh-agent,
@@ -179,6 +191,9 @@ impl Machine {
                 Network::Off => self.confine_network(policy),
             };
         };
+        if around.root_links == RootLinks::Refused {
+            rules.refuse_links()?;
+        }
         let abi = self.landlock_abi()?;
         let mount_points = self.mount_points(&mut rules, around.mount_points)?;
         let mut layout = Layout::of(&rules, around.pts)?;

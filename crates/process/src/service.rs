@@ -255,6 +255,7 @@ impl Inner {
             tmpdir: tmpdir.as_deref().map(Path::new),
             pts: our_ends.pts.as_deref(),
             hidden: &self.hidden,
+            root_links: spec.root_links,
             shared_memory: shared_memory.as_ref().map(SharedMemory::path),
             local_sockets: self.local_sockets,
             mount_points: &begun.footprints.mount_points,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::environment::EnvSpec;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{RootLinks, Sandbox};
 
 /// One process to start. [`Spec::new`] gives the defaults.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Spec {
     pub limits: Limits,
     /// What it may touch.
     pub sandbox: Sandbox,
+    /// Whether the sandbox's roots may be named by paths with links.
+    pub root_links: RootLinks,
     /// Which of its descendants an end reaches.
     pub containment: Containment,
     /// What happens to descendants when the leader exits by itself.
@@ -57,6 +59,7 @@ impl Spec {
             timeout: None,
             limits: Limits::default(),
             sandbox: Sandbox::DangerFullAccess,
+            root_links: RootLinks::Followed,
             containment: Containment::Tree,
             survivors: Survivors::Keep,
             end_on_drop: true,

@@ -74,6 +74,12 @@ impl PathPolicy {
         }
     }
 
+    /// A writable root that was named by a path with links, if there is one. The directories of a
+    /// thread are named without: a link on the way to one came later.
+    pub fn linked_root(&self) -> Option<&Path> {
+        self.rules.as_ref().and_then(Rules::linked_root)
+    }
+
     /// Whether the policy says nothing about files.
     pub fn is_unrestricted(&self) -> bool {
         self.rules.is_none()
@@ -177,6 +183,21 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    fn linked_root(&self) -> Option<&Path> {
+        let mut led = self.led.iter().filter(|led| !led.links.is_empty());
+        led.next().map(|led| led.given.as_path())
+    }
+
+    /// Refuses every writable path that leads through a link.
+    pub(super) fn refuse_links(&self) -> Result<(), SpawnError> {
+        match self.linked_root() {
+            None => Ok(()),
+            Some(given) => Err(refused(given).because(
+                "it was a directory when it was named, and now a link is on the way to it",
+            )),
+        }
     }
 
     /// Refuses a writable path that leads through a link in a place where commands may write.

@@ -208,6 +208,7 @@ fn nowhere() -> Surroundings<'static> {
         tmpdir: None,
         pts: None,
         hidden: &[],
+        root_links: RootLinks::Followed,
         shared_memory: None,
         local_sockets: LocalSockets::Closed,
         mount_points: &MOUNT_POINTS,

@@ -44,6 +44,10 @@ impl Writable {
         let Ok(commands) = PathPolicy::new(sandbox, tmpdir, hidden) else {
             return Self::Nowhere;
         };
+        // The roots of a thread were resolved when they were named: a link came later.
+        if commands.linked_root().is_some() {
+            return Self::Nowhere;
+        }
         // Temporary folders are opened or not by what commands may do.
         let shared = [tmpdir, Some(Path::new("/tmp"))].into_iter().flatten();
         folders.extend(shared.filter(|path| path.is_absolute()).map(Path::to_owned));

@@ -10,15 +10,17 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::Value;
+use turnlane_process::{Access, PathPolicy, Sandbox};
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::input::ImageDetail;
 use turnlane_protocol::item::{CommandAction, Extra, ImageView, ItemBody, ThreadItem};
 
+use super::exec::sandbox_for;
 use super::patch::aborted;
 use super::{Called, Output, Permission, Pictures, Stop, ToolTurn};
 use crate::event::Event;
 use crate::native::history::{Image, read_image};
-use crate::native::policy;
+use crate::native::policy::{self, Escalation};
 use crate::said::{ApprovalRequest, ApprovalSubject};
 
 /// What the model is told beside the picture.
@@ -61,7 +63,7 @@ pub(crate) async fn view_image(turn: &ToolTurn, called: &Called) -> Result<Outpu
             return failed(&text);
         }
     }
-    let reading = read(path, detail(&arguments.detail));
+    let reading = read(Readable::of(turn), path, detail(&arguments.detail));
     let read = turn.cancel.unless_cancelled(reading).await;
     if !is_asked && matches!(read, Ok(Ok(_))) {
         let event = Event::ItemStarted(Box::new(item.clone()));
@@ -150,10 +152,46 @@ fn detail(wish: &Value) -> Option<ImageDetail> {
     }
 }
 
-async fn read(path: PathBuf, detail: Option<ImageDetail>) -> Result<Image, String> {
-    let read = tokio::task::spawn_blocking(move || read_image(&path, detail));
+/// What the commands of a turn could read. We open the file for the model, so we ask the same policy.
+struct Readable {
+    sandbox: Sandbox,
+    hidden: Vec<PathBuf>,
+}
+
+impl Readable {
+    fn of(turn: &ToolTurn) -> Self {
+        Self {
+            sandbox: sandbox_for(&turn.settings, Escalation::Confined),
+            hidden: turn.service.hidden().to_vec(),
+        }
+    }
+
+    /// The path without links, if it may be read. A missing file is told by whoever opens it.
+    fn resolve(&self, path: PathBuf) -> Result<PathBuf, String> {
+        let Ok(resolved) = path.canonicalize() else {
+            return Ok(path);
+        };
+        let tmpdir = std::env::var_os("TMPDIR").map(PathBuf::from);
+        let policy = PathPolicy::new(&self.sandbox, tmpdir.as_deref(), &self.hidden);
+        match policy.map(|policy| policy.access(&resolved)) {
+            Ok(Access::Read | Access::Write) => Ok(resolved),
+            Ok(Access::Deny) => Err("the image file cannot be read: permission denied".to_owned()),
+            Err(error) => Err(format!("the image file cannot be read: {error}")),
+        }
+    }
+}
+
+async fn read(
+    readable: Readable,
+    path: PathBuf,
+    detail: Option<ImageDetail>,
+) -> Result<Image, String> {
+    let read = tokio::task::spawn_blocking(move || {
+        let path = readable.resolve(path)?;
+        read_image(&path, detail).map_err(|refused| refused.to_string())
+    });
     match read.await {
-        Ok(read) => read.map_err(|refused| refused.to_string()),
+        Ok(read) => read,
         Err(error) => {
             tracing::error!(%error, "reading a picture broke off");
             Err("the image file cannot be read: internal error".to_owned())

@@ -257,6 +257,28 @@ fn a_root_is_not_swapped_for_a_link() {
 }
 
 #[test]
+fn a_root_that_was_resolved_before_is_refused_when_a_link_takes_its_place() {
+    if !has(Need::Mounts) {
+        return;
+    }
+    let place = Place::new();
+    let around = Surroundings {
+        root_links: RootLinks::Refused,
+        ..nowhere()
+    };
+    machine().confine(&place.workspace(), around).unwrap();
+    // Not writable under this policy, so only the earlier resolution tells.
+    let above = place.root().parent().unwrap().to_owned();
+    let moved = place.tmp.path().join("moved");
+    fs::rename(&above, &moved).unwrap();
+    symlink(&moved, &above).unwrap();
+    machine().confine(&place.workspace(), nowhere()).unwrap();
+    let error = machine().confine(&place.workspace(), around).unwrap_err();
+    assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+    assert!(error.to_string().contains("now a link"), "{error}");
+}
+
+#[test]
 fn a_temporary_directory_behind_a_link_that_commands_may_replace_is_not_writable() {
     if !has(Need::Mounts) {
         return;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use turnlane_exec_server::policy;
 use turnlane_process::{
-    Containment, ContainmentKind, EnvPolicy, EnvSpec, Inherit, Io, Sandbox, Spec, Stdin,
+    Containment, ContainmentKind, EnvPolicy, EnvSpec, Inherit, Io, RootLinks, Sandbox, Spec, Stdin,
     TerminalSize,
 };
 
@@ -40,6 +40,8 @@ pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -
         },
     };
     spec.sandbox = sandbox_for(&turn.settings, escalation);
+    // The directories of a thread were resolved when they were named.
+    spec.root_links = RootLinks::Refused;
     // Where there is no keeper, the group is all there is.
     spec.containment = match turn.service.report().containment {
         ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
