@@ -45,7 +45,11 @@ pub struct Options {
     /// SIGTERM to SIGKILL when the service stops.
     pub shutdown_grace: Duration,
     /// Names of variables children get from the service's own environment, besides the usual ones.
+    /// An exact name overrides the patterns of secrets, and the password in a proxy's address stays.
     pub env_pass: Vec<String>,
+    /// Names of the variables that providers' keys come from. No child gets them, nor any variable of
+    /// the same value, unless `env_pass` has its exact name.
+    pub key_variables: Vec<String>,
     /// Milliseconds since 1970.
     pub now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
@@ -64,6 +68,7 @@ impl Default for Options {
             processes_max: 16_384,
             shutdown_grace: Duration::from_secs(2),
             env_pass: Vec::new(),
+            key_variables: Vec::new(),
             now_ms: Arc::new(wall_clock_ms),
         }
     }

@@ -8,7 +8,6 @@ mod beginning;
 mod counts;
 mod registry;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +24,7 @@ use beginning::{Beginning, Begun};
 
 use crate::contain::{Request, Running};
 use crate::driver::{Driver, Ends, Order, Shared, State};
+use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::input::Input;
 use crate::launch;
@@ -32,7 +32,7 @@ use crate::options::{Begin, Options};
 use crate::output::Store;
 use crate::process::Process;
 use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
-use crate::sandbox::Surroundings;
+use crate::sandbox::{Sandbox, Surroundings};
 use crate::spec::{Io, Spec};
 
 /// How long a stop waits for what was killed, before it leaves that to the keeper.
@@ -48,8 +48,7 @@ struct Inner {
     registry: Arc<Registry>,
     beginning: Beginning,
     /// The service's own environment, as it was at the start.
-    env: Vec<(OsString, OsString)>,
-    env_pass: Vec<String>,
+    env: ServiceEnv,
     retained_bytes: usize,
     grace: Duration,
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -93,8 +92,11 @@ impl ProcessService {
         };
         let inner = Inner {
             registry: Arc::new(registry),
-            env: std::env::vars_os().collect(),
-            env_pass: std::mem::take(&mut options.env_pass),
+            env: ServiceEnv {
+                vars: std::env::vars_os().collect(),
+                pass: std::mem::take(&mut options.env_pass),
+                keys: std::mem::take(&mut options.key_variables),
+            },
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
@@ -211,7 +213,13 @@ impl ProcessService {
 impl Inner {
     /// Everything that can fail before there is a child.
     fn prepare(&self, spec: &Spec) -> Result<(Request, Ends, Confined), SpawnError> {
-        let env = spec.env.build(self.env.iter().cloned(), &self.env_pass);
+        let sockets = match spec.sandbox {
+            Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { network: true } => {
+                SocketNames::Pass
+            }
+            _ => SocketNames::Drop,
+        };
+        let env = spec.env.build(&self.env, sockets);
         let tmpdir = env.iter().find(|(name, _)| name == "TMPDIR");
         let tmpdir = tmpdir.map(|(_, value)| value.clone());
         let mut plan = launch::prepare(spec, env)?;

@@ -43,6 +43,9 @@ pub(super) struct Job<'a> {
 /// `TIOCSCTTY`, which has another type in every C library.
 const TIOCSCTTY: usize = 0x540e;
 
+/// What every child's file mode mask takes away at least.
+const UMASK: usize = 0o022;
+
 /// How a step ends.
 pub(super) type Step = Result<(), LaunchError>;
 
@@ -83,8 +86,7 @@ fn trap() -> ! {
 fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     // SAFETY: concerns this process only.
     at(Stage::Session, unsafe { call(libc::SYS_setsid, [0; 6]) })?;
-    // SAFETY: the file mode mask is this process's own (no CLONE_FS); the call cannot fail.
-    let _ = unsafe { call(libc::SYS_umask, [0o022, 0, 0, 0, 0, 0]) };
+    tighten_umask();
     limits(job, Resources::AllButOpenFiles)?;
     stdio(job)?;
     let mounts = job.restrictions.and_then(|given| given.mounts.as_ref());
@@ -113,6 +115,20 @@ fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     }
     unblock_signals()?;
     exec(job)
+}
+
+/// Sets the file mode mask to 022 and whatever else the service's own mask takes away: a user with
+/// 077 gets no world-readable files from commands. The mask of a clone without `CLONE_FS` is a copy,
+/// so the parent's is neither changed nor read from `/proc`.
+fn tighten_umask() {
+    // SAFETY: the mask is this process's own; the call cannot fail and returns the mask before it.
+    let inherited = unsafe { call(libc::SYS_umask, [UMASK, 0, 0, 0, 0, 0]) };
+    if let Ok(inherited) = inherited
+        && inherited | UMASK != UMASK
+    {
+        // SAFETY: as above.
+        let _ = unsafe { call(libc::SYS_umask, [inherited | UMASK, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// The result of a call as the result of a stage that works through no list.
