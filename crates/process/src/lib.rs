@@ -30,9 +30,11 @@ mod error;
 mod event;
 mod input;
 pub(crate) mod launch;
+mod mark;
 mod options;
 mod output;
 mod own_end;
+mod peer;
 mod process;
 mod report;
 mod sandbox;
@@ -47,6 +49,7 @@ pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind
 pub use event::{Event, Page, StreamName, TryNext};
 pub use options::{Begin, Options};
 pub use own_end::{EndSignal, end_by_signal};
+pub use peer::SocketPeer;
 pub use process::{Communicated, Doorbell, Output, Permit, Process, ProcessId};
 pub use report::{
     Confined, ContainmentKind, Enforces, FsEnforcement, Listed, MountsBy, NetworkEnforcement,

@@ -28,8 +28,10 @@ use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::input::Input;
 use crate::launch;
+use crate::mark::{Mark, Marking};
 use crate::options::{Begin, Options};
 use crate::output::Store;
+use crate::peer::{self, SocketPeer};
 use crate::process::Process;
 use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
 use crate::sandbox::{Sandbox, Surroundings};
@@ -49,6 +51,8 @@ struct Inner {
     beginning: Beginning,
     /// The service's own environment, as it was at the start.
     env: ServiceEnv,
+    /// What the processes of this service are known by.
+    mark: Mark,
     retained_bytes: usize,
     grace: Duration,
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -90,6 +94,7 @@ impl ProcessService {
             Some(_) => Begin::AtStart,
             None => options.begin,
         };
+        let mark = Mark::choose();
         let inner = Inner {
             registry: Arc::new(registry),
             env: ServiceEnv {
@@ -97,6 +102,7 @@ impl ProcessService {
                 pass: std::mem::take(&mut options.env_pass),
                 keys: std::mem::take(&mut options.key_variables),
             },
+            mark,
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
@@ -169,6 +175,13 @@ impl ProcessService {
         counters
     }
 
+    /// Whether the client at the other end of a connection descends from a process that this or any
+    /// other service on this machine started under an enforced policy. A client that can no longer be
+    /// found out counts as one. Blocks: for a TCP client of this machine it looks at every process.
+    pub fn is_confined_peer(&self, peer: SocketPeer) -> bool {
+        peer::is_confined(peer, &self.inner.mark)
+    }
+
     /// Ends everything gracefully within the grace period and waits for it. New spawns fail. Called
     /// again while it runs: force. Cancelled, the ends go on but nobody waits for them.
     pub async fn stop(&self) {
@@ -231,6 +244,12 @@ impl Inner {
         let machine = self.beginning.probed.machine();
         let confinement = machine.confine(&spec.sandbox, around)?;
         plan.restrictions = confinement.restrictions;
+        plan.rlimits
+            .extend(self.mark.rlimit(if confinement.confined.is_enforced() {
+                Marking::Confined
+            } else {
+                Marking::Open
+            }));
         let request = Request {
             plan,
             ends: child_ends,

@@ -15,6 +15,7 @@ mod input;
 mod limits;
 mod many;
 mod output;
+mod peers;
 mod sandbox;
 mod speed;
 mod support;
