@@ -106,7 +106,7 @@ impl ProcessService {
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
-            beginning: Beginning::new(options),
+            beginning: Beginning::new(options, mark),
             is_stopping: AtomicBool::new(false),
             stopped: OnceCell::new(),
         };

@@ -23,7 +23,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -39,7 +41,7 @@ const IDLE_MAX: usize = 64;
 /// The controllers that limits need.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// How the names of parents begin; the service's pid and a random number follow.
+/// How the names of parents begin; the service's pid and start time and a random number follow.
 const PREFIX: &str = "turnlane-";
 
 /// The parent directory of one service.
@@ -62,16 +64,12 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes the parent below `base`, or says why it cannot be made. Removes parents of services
-    /// that crashed.
+    /// Makes the parent below `base`, or says why it cannot be made. Ends and removes what services
+    /// that crashed left there, before anything is started.
     pub(super) fn make(base: &Path) -> Result<Self, String> {
         stale::remove(base);
-        let random = RandomState::new().hash_one(base);
-        let name = format!(
-            "{PREFIX}{}-{:08x}",
-            std::process::id(),
-            random & 0xffff_ffff
-        );
+        let random = RandomState::new().hash_one(base) & 0xffff_ffff;
+        let name = format!("{PREFIX}{}-{random:08x}", stale::owner_of_this_process());
         let path = base.join(&name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(|errno| {
             let hint = match errno {
@@ -354,6 +352,21 @@ impl Drop for Slot {
         if !self.give_back() {
             lock(&self.tree.aside).push((self.number, self.reuse));
         }
+    }
+}
+
+/// Waits until nobody is in the cgroup whose `cgroup.events` this is, or until `max` has passed. Blocks.
+pub(super) fn wait_until_empty(events: &OwnedFd, max: Duration) {
+    let step = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    for _ in 0..max.as_millis() / 100 {
+        if says_empty(events.as_fd()) {
+            return;
+        }
+        let mut fds = [PollFd::new(events, PollFlags::PRI)];
+        let _ = rustix::event::poll(&mut fds, Some(&step));
     }
 }
 

@@ -29,6 +29,7 @@ use super::running::Place;
 use super::watched::{Steady, Watched, poll_start, watch};
 use super::{Found, Request, Running};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
+use crate::mark::Mark;
 use crate::options::Options;
 use crate::report::ContainmentKind;
 use crate::spec::Containment;
@@ -61,8 +62,8 @@ enum Asked {
 
 impl Spawner {
     /// Probes, starts thread and keeper. Takes the descriptors to hold out of the options. Blocks
-    /// until the trials are over.
-    pub(crate) fn start(options: &mut Options) -> Result<(Self, Found), StartError> {
+    /// until the trials are over. `mark` is what its processes are known by.
+    pub(crate) fn start(options: &mut Options, mark: Mark) -> Result<(Self, Found), StartError> {
         let handle = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let settings = thread::Settings {
@@ -71,6 +72,7 @@ impl Spawner {
             keeper: options.keeper.clone(),
             hold: std::mem::take(&mut options.hold),
             handle,
+            mark,
             nudge: requests.downgrade(),
         };
         let (answer, started) = std::sync::mpsc::sync_channel(1);

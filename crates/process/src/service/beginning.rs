@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use crate::contain::{Found, Spawner};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
+use crate::mark::Mark;
 use crate::options::Options;
 use crate::report::{ContainmentKind, Report};
 use crate::sandbox::Probed;
@@ -20,6 +21,7 @@ pub(super) struct Beginning {
     /// Taken by whoever begins, or by the stop.
     options: Mutex<Option<Options>>,
     begun: OnceLock<Begun>,
+    mark: Mark,
     pub(super) probed: Probed,
 }
 
@@ -38,8 +40,9 @@ impl Begun {
 }
 
 impl Beginning {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, mark: Mark) -> Self {
         Self {
+            mark,
             options: Mutex::new(Some(options)),
             begun: OnceLock::new(),
             probed: Probed::default(),
@@ -55,7 +58,7 @@ impl Beginning {
     pub(super) fn at_start(&self, runtime: &Handle) -> Result<(), StartError> {
         let mut options = self.lock();
         if let Some(options) = options.take() {
-            let (spawner, found) = spawner(options, runtime)?;
+            let (spawner, found) = spawner(options, self.mark, runtime)?;
             self.set(Ok(spawner), found);
         }
         Ok(())
@@ -68,7 +71,10 @@ impl Beginning {
             return begun;
         }
         let mut options = self.lock();
-        let begun = match options.take().map(|options| spawner(options, runtime)) {
+        let begun = match options
+            .take()
+            .map(|options| spawner(options, self.mark, runtime))
+        {
             Some(Ok((spawner, found))) => self.set(Ok(spawner), found),
             Some(Err(error)) => self.failed(error.to_string()),
             // Begun while we waited for the lock, or stopped before anybody began.
@@ -136,7 +142,11 @@ impl Beginning {
     }
 }
 
-fn spawner(mut options: Options, runtime: &Handle) -> Result<(Spawner, Found), StartError> {
+fn spawner(
+    mut options: Options,
+    mark: Mark,
+    runtime: &Handle,
+) -> Result<(Spawner, Found), StartError> {
     let _inside = runtime.enter();
-    Spawner::start(&mut options)
+    Spawner::start(&mut options, mark)
 }

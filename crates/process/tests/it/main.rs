@@ -8,6 +8,7 @@
 mod beginning;
 mod containment;
 mod containment_host;
+mod double_kills;
 mod ending;
 mod environment;
 mod exit;

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::Interest;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +25,7 @@ use crate::contain::wait::{self, Child, Zombie};
 use crate::contain::{Found, Request, Running, adopted, cgroup, probe, watched};
 use crate::error::StartError;
 use crate::launch::{self, LaunchError, Slots};
+use crate::mark::{self, Mark};
 use crate::report::ContainmentKind;
 
 /// How often orphans of processes that go on running are looked after. Nothing announces their end.
@@ -100,6 +100,7 @@ pub(super) struct Settings {
     pub(super) keeper: Option<Vec<OsString>>,
     pub(super) hold: Vec<OwnedFd>,
     pub(super) handle: Handle,
+    pub(super) mark: Mark,
     pub(super) nudge: mpsc::WeakSender<Message>,
 }
 
@@ -141,9 +142,23 @@ struct Thread {
     watch: Option<AbortHandle>,
     /// The look that follows the last one.
     again: Option<AbortHandle>,
-    /// Whether holders of a keeper that died may still be ours to reap.
-    fallen: bool,
+    /// Set while holders of a keeper that died, and what they held, may still be ours to end.
+    fallen: Option<Fallen>,
+    /// The keeper that died last, until the next one is in office: its second keeper still would end
+    /// everything if we died.
+    last: Option<Arc<KeeperLink>>,
+    mark: Mark,
 }
+
+/// How often in a row nobody was found who fell to us. Once is no proof, since a list of children that
+/// changes while it is read may lack somebody.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fallen {
+    quiet: u32,
+}
+
+/// See [`Fallen`].
+const QUIET_LOOKS: u32 = 3;
 
 impl Thread {
     fn start(settings: Settings) -> Result<(Self, Found), StartError> {
@@ -165,7 +180,9 @@ impl Thread {
             generation: 0,
             watch: None,
             again: None,
-            fallen: false,
+            fallen: None,
+            last: None,
+            mark: settings.mark,
         };
         if let Some(link) = chosen.link {
             // Orphans of processes in cgroups, and holders without a keeper, come to us.
@@ -191,7 +208,7 @@ impl Thread {
             Message::LookAgain => {
                 self.tidy();
                 // Those of a dead keeper end soon, or cannot be killed.
-                if self.fallen {
+                if self.fallen.is_some() {
                     self.look_again();
                 }
             }
@@ -257,11 +274,13 @@ impl Thread {
             return Ok(());
         }
         tracing::error!("the keeper died; everything it kept is ended");
-        drop(self.shared.set_link(self.generation, None));
+        if let Some(dead) = self.shared.set_link(self.generation, None) {
+            self.last = Some(dead);
+        }
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
         }
-        self.fallen = true;
+        self.fallen = Some(Fallen::default());
         self.tidy();
         let started = self.start_keeper().and_then(|link| {
             self.generation = generation;
@@ -285,6 +304,8 @@ impl Thread {
     fn install(&mut self, link: KeeperLink) -> std::io::Result<()> {
         let pidfd = link.pidfd().try_clone_to_owned()?;
         drop(self.shared.set_link(self.generation, Some(Arc::new(link))));
+        // Only now: until here its second keeper was the only one left.
+        self.last = None;
         if let Some(watch) = self.watch.take() {
             watch.abort();
         }
@@ -298,8 +319,12 @@ impl Thread {
         let mut unreaped = self.shared.unreaped();
         unreaped.retain(|pidfd| wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap).is_none());
         drop(unreaped);
-        if self.fallen {
-            self.fallen = keeper::reap_fallen_holders() > 0;
+        if let Some(fallen) = &mut self.fallen {
+            let found = end_fallen(&self.mark);
+            fallen.quiet = if found > 0 { 0 } else { fallen.quiet + 1 };
+            if fallen.quiet == QUIET_LOOKS {
+                self.fallen = None;
+            }
         }
         if let Some(tree) = self.shared.tree() {
             adopted::reap(|pid| {
@@ -318,7 +343,7 @@ impl Thread {
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
             if let Ok(events) = tree.events() {
-                wait_until_empty(&events);
+                cgroup::wait_until_empty(&events, STOP_MAX);
             }
         }
         self.tidy();
@@ -327,24 +352,34 @@ impl Thread {
         {
             tracing::error!(path = %tree.path().display(), "a cgroup is left with somebody in it");
         }
-        drop(self.shared.set_link(self.generation, None));
+        let keeper = self.shared.set_link(self.generation, None);
+        if keeper.is_some() || self.last.is_some() {
+            drop((keeper, self.last.take()));
+            self.end_all_fallen();
+        }
+    }
+
+    /// Ends what fell to us because a keeper or its holders died, at the stop perhaps, as far as
+    /// [`STOP_MAX`] suffices. Usually one look that finds nobody.
+    fn end_all_fallen(&self) {
+        let looks = STOP_MAX.as_millis() / FALLEN_EVERY.as_millis();
+        for _ in 0..looks {
+            if end_fallen(&self.mark) == 0 {
+                return;
+            }
+            std::thread::sleep(FALLEN_EVERY);
+        }
+        tracing::error!("processes of a keeper that died could not be ended");
     }
 }
 
-/// Until nobody is in the cgroup, or [`STOP_MAX`] passed.
-fn wait_until_empty(events: &OwnedFd) {
-    let step = Timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000_000,
-    };
-    let steps = STOP_MAX.as_millis() / 100;
-    for _ in 0..steps {
-        if cgroup::says_empty(events.as_fd()) {
-            return;
-        }
-        let mut fds = [PollFd::new(events, PollFlags::PRI)];
-        let _ = rustix::event::poll(&mut fds, Some(&step));
-    }
+/// How often a stop looks again for those who fell to us.
+const FALLEN_EVERY: Duration = Duration::from_millis(10);
+
+/// Ends and reaps holders and orphans that fell to this process; how many there still were.
+fn end_fallen(mark: &Mark) -> usize {
+    let is_ours = |pid| mark::of(pid).is_some_and(|value| mark.is_ours(value));
+    keeper::reap_fallen_holders() + adopted::end(is_ours)
 }
 
 /// Tells when the keeper dies, and now and then that orphans may have died.
