@@ -105,7 +105,7 @@ fn check_paths(
 
 #[cfg(test)]
 mod tests {
-    use turnlane_process::{ContainmentKind, MountsBy, Report};
+    use turnlane_process::{ContainmentKind, DefaultLimitsReport, MountsBy, Report};
     use turnlane_protocol::policy::WorkspaceWrite;
 
     use super::*;
@@ -119,6 +119,11 @@ mod tests {
             landlock: Ok(LANDLOCK_ABI_MIN),
             seccomp: Ok(()),
             mounts: Ok(MountsBy::Root),
+            default_limits: DefaultLimitsReport {
+                pids_max: None,
+                memory_max: None,
+                oom_score: Ok(()),
+            },
         }
     }
 

@@ -24,6 +24,7 @@
 )]
 
 mod contain;
+mod default_limits;
 mod driver;
 mod environment;
 mod error;
@@ -44,6 +45,7 @@ mod spec;
 mod status;
 
 pub use contain::keeper_hook;
+pub use default_limits::{DefaultLimit, DefaultLimits, DefaultLimitsReport, LimitMechanism};
 pub use environment::{EnvPolicy, EnvSpec, Inherit};
 pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind, StartError};
 pub use event::{Event, Page, StreamName, TryNext};

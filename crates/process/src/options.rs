@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::default_limits::DefaultLimits;
 use crate::report::ContainmentKind;
 
 /// When a service starts what it needs for its processes: the keeper, the spawning thread, the trials.
@@ -42,6 +43,8 @@ pub struct Options {
     pub retained_bytes_max: usize,
     /// Processes at once.
     pub processes_max: usize,
+    /// Limits of processes that are started under an enforced policy and name none themselves.
+    pub default_limits: DefaultLimits,
     /// SIGTERM to SIGKILL when the service stops.
     pub shutdown_grace: Duration,
     /// Names of variables children get from the service's own environment, besides the usual ones.
@@ -66,6 +69,7 @@ impl Default for Options {
             retain_after_exit: Duration::from_secs(30),
             retained_bytes_max: 256 * 1024 * 1024,
             processes_max: 16_384,
+            default_limits: DefaultLimits::default(),
             shutdown_grace: Duration::from_secs(2),
             env_pass: Vec::new(),
             key_variables: Vec::new(),

@@ -22,7 +22,7 @@ pub(crate) use registry::{Registry, Slot};
 
 use beginning::{Beginning, Begun};
 
-use crate::contain::{Request, Running};
+use crate::contain::{Defaults, Request, Running};
 use crate::driver::{Driver, Ends, Order, Shared, State};
 use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
@@ -244,12 +244,17 @@ impl Inner {
         let machine = self.beginning.probed.machine();
         let confinement = machine.confine(&spec.sandbox, around)?;
         plan.restrictions = confinement.restrictions;
-        plan.rlimits
-            .extend(self.mark.rlimit(if confinement.confined.is_enforced() {
-                Marking::Confined
-            } else {
-                Marking::Open
-            }));
+        let (marking, default_limits) = if confinement.confined.is_enforced() {
+            (Marking::Confined, Defaults::Apply)
+        } else {
+            (Marking::Open, Defaults::Skip)
+        };
+        plan.rlimits.extend(self.mark.rlimit(marking));
+        if default_limits == Defaults::Apply
+            && let Some(begun) = self.beginning.begun()
+        {
+            begun.report.default_limits.apply(&mut plan, &spec.limits);
+        }
         let request = Request {
             plan,
             ends: child_ends,
@@ -257,6 +262,7 @@ impl Inner {
             containment: spec.containment,
             memory_max: spec.limits.memory_max,
             pids_max: spec.limits.pids_max,
+            default_limits,
         };
         let _inside = self.registry.runtime().enter();
         let ends = Ends::watch(our_ends).map_err(|error| {

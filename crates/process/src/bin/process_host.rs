@@ -13,6 +13,7 @@
 //! - `unkillable`: waits until a member could not be killed and says who is left;
 //! - `confined POLICY SCRIPT`: starts one more tree, in `bash`, under `read-only` with network,
 //!   `workspace-write` with network or no policy (`open`), and says what its first line is;
+//! - `bounded LIMIT SCRIPT`: the same under `workspace-write` and a limit of processes;
 //! - `peer PID`: says whether the process counts as a confined client;
 //! - `tcp-peer PEER OURS`: the same for the ends of a TCP connection;
 //! - `tcp POLICY`: the same for a TCP client that is a daemon of such a tree.
@@ -102,6 +103,14 @@ async fn host() -> Result<(), Box<dyn Error>> {
                 println!("{}", first_line(&tree).await?);
                 trees.push(tree);
             }
+            Some(("bounded", rest)) => {
+                let (limit, script) = rest.split_once(' ').ok_or("bounded LIMIT SCRIPT")?;
+                let mut spec = confined("workspace-write", script, mark)?;
+                spec.limits.processes = Some(limit.parse()?);
+                let tree = service.spawn(spec).await?;
+                println!("{}", first_line(&tree).await?);
+                trees.push(tree);
+            }
             Some(("peer", pid)) => {
                 println!(
                     "{}",
@@ -169,7 +178,7 @@ fn confined(policy: &str, script: &str, mark: &str) -> Result<Spec, Box<dyn Erro
     let sandbox = match policy {
         "read-only" => Sandbox::ReadOnly { network: true },
         "workspace-write" => Sandbox::WorkspaceWrite {
-            roots: vec![std::env::temp_dir()],
+            roots: Vec::new(),
             network: true,
             exclude_tmpdir: false,
             exclude_slash_tmp: false,

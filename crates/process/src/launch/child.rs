@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicI32;
 
 use super::privileges::{self, prctl};
 use super::syscall::{address, call, fd, word};
-use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, mount};
+use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, attributes, mount};
 
 /// What a child needs, all of it lent by the parent, which waits.
 pub(super) struct Job<'a> {
@@ -42,9 +42,6 @@ pub(super) struct Job<'a> {
 
 /// `TIOCSCTTY`, which has another type in every C library.
 const TIOCSCTTY: usize = 0x540e;
-
-/// What every child's file mode mask takes away at least.
-const UMASK: usize = 0o022;
 
 /// How a step ends.
 pub(super) type Step = Result<(), LaunchError>;
@@ -86,9 +83,12 @@ fn trap() -> ! {
 fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     // SAFETY: concerns this process only.
     at(Stage::Session, unsafe { call(libc::SYS_setsid, [0; 6]) })?;
-    tighten_umask();
+    attributes::tighten_umask();
     limits(job, Resources::AllButOpenFiles)?;
     stdio(job)?;
+    if job.restrictions.is_some() {
+        attributes::raise_oom_score();
+    }
     let mounts = job.restrictions.and_then(|given| given.mounts.as_ref());
     if let Some(mounts) = mounts {
         enter_namespaces(job, mounts)?;
@@ -115,20 +115,6 @@ fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     }
     unblock_signals()?;
     exec(job)
-}
-
-/// Sets the file mode mask to 022 and whatever else the service's own mask takes away: a user with
-/// 077 gets no world-readable files from commands. The mask of a clone without `CLONE_FS` is a copy,
-/// so the parent's is neither changed nor read from `/proc`.
-fn tighten_umask() {
-    // SAFETY: the mask is this process's own; the call cannot fail and returns the mask before it.
-    let inherited = unsafe { call(libc::SYS_umask, [UMASK, 0, 0, 0, 0, 0]) };
-    if let Ok(inherited) = inherited
-        && inherited | UMASK != UMASK
-    {
-        // SAFETY: as above.
-        let _ = unsafe { call(libc::SYS_umask, [inherited | UMASK, 0, 0, 0, 0, 0]) };
-    }
 }
 
 /// The result of a call as the result of a stage that works through no list.

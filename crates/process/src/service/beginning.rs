@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use tokio::runtime::Handle;
 
 use crate::contain::{Found, Spawner};
+use crate::default_limits::{DefaultLimits, Mechanisms};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::mark::Mark;
 use crate::options::Options;
@@ -22,6 +23,7 @@ pub(super) struct Beginning {
     options: Mutex<Option<Options>>,
     begun: OnceLock<Begun>,
     mark: Mark,
+    default_limits: DefaultLimits,
     pub(super) probed: Probed,
 }
 
@@ -43,6 +45,7 @@ impl Beginning {
     pub(super) fn new(options: Options, mark: Mark) -> Self {
         Self {
             mark,
+            default_limits: options.default_limits,
             options: Mutex::new(Some(options)),
             begun: OnceLock::new(),
             probed: Probed::default(),
@@ -121,6 +124,7 @@ impl Beginning {
             absent: better.map(|kind| (kind, reason.clone())).to_vec(),
             cgroup_root: None,
             controllers: Vec::new(),
+            default_controllers: Vec::new(),
         };
         self.set(Err(reason), found)
     }
@@ -128,6 +132,11 @@ impl Beginning {
     fn set(&self, spawner: Result<Spawner, String>, found: Found) -> &Begun {
         self.begun.get_or_init(|| {
             let machine = self.probed.machine();
+            let default_limits = self.default_limits.report(Mechanisms {
+                containment: found.kind,
+                controllers: &found.default_controllers,
+                mounts: &machine.mounts,
+            });
             let report = Report {
                 containment: found.kind,
                 containment_absent: found.absent,
@@ -136,6 +145,7 @@ impl Beginning {
                 landlock: machine.landlock.clone(),
                 seccomp: machine.seccomp.clone(),
                 mounts: machine.mounts.clone(),
+                default_limits,
             };
             Begun { spawner, report }
         })

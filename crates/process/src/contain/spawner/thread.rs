@@ -17,15 +17,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::fallen::{self, Fallen, Left};
 use super::shared::{Kept, LOOK_AFTER};
 use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
 use crate::contain::running::Place;
 use crate::contain::wait::{self, Child, Zombie};
 use crate::contain::{Found, Request, Running, adopted, cgroup, probe, watched};
+use crate::default_limits::DefaultLimits;
 use crate::error::StartError;
 use crate::launch::{self, LaunchError, Slots};
-use crate::mark::{self, Mark};
+use crate::mark::Mark;
 use crate::report::ContainmentKind;
 
 /// How often orphans of processes that go on running are looked after. Nothing announces their end.
@@ -101,6 +103,7 @@ pub(super) struct Settings {
     pub(super) hold: Vec<OwnedFd>,
     pub(super) handle: Handle,
     pub(super) mark: Mark,
+    pub(super) default_limits: DefaultLimits,
     pub(super) nudge: mpsc::WeakSender<Message>,
 }
 
@@ -150,16 +153,6 @@ struct Thread {
     mark: Mark,
 }
 
-/// How often in a row nobody was found who fell to us. Once is no proof, since a list of children that
-/// changes while it is read may lack somebody.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fallen {
-    quiet: u32,
-}
-
-/// See [`Fallen`].
-const QUIET_LOOKS: u32 = 3;
-
 impl Thread {
     fn start(settings: Settings) -> Result<(Self, Found), StartError> {
         let mut slots = Slots::reserve()?;
@@ -169,6 +162,7 @@ impl Thread {
             cgroup_root: settings.cgroup_root.as_deref(),
             keeper: settings.keeper.as_deref(),
             hold: &settings.hold,
+            default_limits: settings.default_limits,
         };
         let chosen = probe::choose(&mut slots, &trials)?;
         let shared = Shared::new(settings.handle, chosen.tree, settings.nudge);
@@ -320,9 +314,7 @@ impl Thread {
         unreaped.retain(|pidfd| wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap).is_none());
         drop(unreaped);
         if let Some(fallen) = &mut self.fallen {
-            let found = end_fallen(&self.mark);
-            fallen.quiet = if found > 0 { 0 } else { fallen.quiet + 1 };
-            if fallen.quiet == QUIET_LOOKS {
+            if fallen.end(&self.mark) == Left::Nobody {
                 self.fallen = None;
             }
         }
@@ -355,31 +347,9 @@ impl Thread {
         let keeper = self.shared.set_link(self.generation, None);
         if keeper.is_some() || self.last.is_some() {
             drop((keeper, self.last.take()));
-            self.end_all_fallen();
+            fallen::end_all(&self.mark, STOP_MAX);
         }
     }
-
-    /// Ends what fell to us because a keeper or its holders died, at the stop perhaps, as far as
-    /// [`STOP_MAX`] suffices. Usually one look that finds nobody.
-    fn end_all_fallen(&self) {
-        let looks = STOP_MAX.as_millis() / FALLEN_EVERY.as_millis();
-        for _ in 0..looks {
-            if end_fallen(&self.mark) == 0 {
-                return;
-            }
-            std::thread::sleep(FALLEN_EVERY);
-        }
-        tracing::error!("processes of a keeper that died could not be ended");
-    }
-}
-
-/// How often a stop looks again for those who fell to us.
-const FALLEN_EVERY: Duration = Duration::from_millis(10);
-
-/// Ends and reaps holders and orphans that fell to this process; how many there still were.
-fn end_fallen(mark: &Mark) -> usize {
-    let is_ours = |pid| mark::of(pid).is_some_and(|value| mark.is_ours(value));
-    keeper::reap_fallen_holders() + adopted::end(is_ours)
 }
 
 /// Tells when the keeper dies, and now and then that orphans may have died.

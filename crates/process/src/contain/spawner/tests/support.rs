@@ -72,6 +72,7 @@ pub(super) fn request(argv: &[&str], io: Io) -> (Request, OurEnds) {
         containment: Containment::Tree,
         memory_max: None,
         pids_max: None,
+        default_limits: Defaults::Skip,
     };
     (request, ours)
 }
