@@ -26,5 +26,6 @@ pub(crate) fn env_policy(policy: process::EnvPolicy) -> EnvPolicy {
         exclude: policy.exclude,
         set: variables(policy.set),
         include_only: policy.include_only,
+        by_operator: false,
     }
 }

@@ -106,7 +106,7 @@ fn check_paths(
 
 #[cfg(test)]
 mod tests {
-    use turnlane_process::{ContainmentKind, MountsBy, Report};
+    use turnlane_process::{ContainmentKind, DefaultLimitsReport, MountsBy, Report};
     use turnlane_protocol::policy::WorkspaceWrite;
 
     use super::*;
@@ -120,6 +120,11 @@ mod tests {
             landlock: Ok(LANDLOCK_ABI_MIN),
             seccomp: Ok(()),
             mounts: Ok(MountsBy::Root),
+            default_limits: DefaultLimitsReport {
+                pids_max: None,
+                memory_max: None,
+                oom_score: Ok(()),
+            },
         }
     }
 

@@ -44,6 +44,15 @@ pub(crate) struct Request {
     pub(crate) containment: Containment,
     pub(crate) memory_max: Option<u64>,
     pub(crate) pids_max: Option<u64>,
+    /// Whether what the two above leave open is limited by default.
+    pub(crate) default_limits: Defaults,
+}
+
+/// Whether default limits apply to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defaults {
+    Apply,
+    Skip,
 }
 
 /// What was found at the start, for the report.
@@ -53,6 +62,8 @@ pub(crate) struct Found {
     pub(crate) absent: Vec<(ContainmentKind, String)>,
     pub(crate) cgroup_root: Option<PathBuf>,
     pub(crate) controllers: Vec<String>,
+    /// Those of them by which default limits hold.
+    pub(crate) default_controllers: Vec<String>,
 }
 
 /// How a leader ended, as the kernel told it.

@@ -6,6 +6,7 @@
 //! starts a child (the service or a holder) and what holds its descendants is the business of
 //! `contain`.
 
+mod attributes;
 mod child;
 mod clone;
 mod ends;

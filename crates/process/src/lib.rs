@@ -24,15 +24,18 @@
 )]
 
 mod contain;
+mod default_limits;
 mod driver;
 mod environment;
 mod error;
 mod event;
 mod input;
 pub(crate) mod launch;
+mod mark;
 mod options;
 mod output;
 mod own_end;
+mod peer;
 mod process;
 mod report;
 mod sandbox;
@@ -42,11 +45,13 @@ mod spec;
 mod status;
 
 pub use contain::keeper_hook;
+pub use default_limits::{DefaultLimit, DefaultLimits, DefaultLimitsReport, LimitMechanism};
 pub use environment::{EnvPolicy, EnvSpec, Inherit};
 pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind, StartError};
 pub use event::{Event, Page, StreamName, TryNext};
 pub use options::{Begin, Options};
 pub use own_end::{EndSignal, end_by_signal};
+pub use peer::SocketPeer;
 pub use process::{Communicated, Doorbell, Output, Permit, Process, ProcessId};
 pub use report::{
     Confined, ContainmentKind, Enforces, FsEnforcement, Listed, MountsBy, NetworkEnforcement,

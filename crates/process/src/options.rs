@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::default_limits::DefaultLimits;
 use crate::report::ContainmentKind;
 use crate::sandbox::LocalSockets;
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub retained_bytes_max: usize,
     /// Processes at once.
     pub processes_max: usize,
+    /// Limits of processes that are started under an enforced policy and name none themselves.
+    pub default_limits: DefaultLimits,
     /// SIGTERM to SIGKILL when the service stops.
     pub shutdown_grace: Duration,
     /// Paths that no sandboxed process may read, write, lock or list, by any path to them; e.g. the home
@@ -56,7 +59,11 @@ pub struct Options {
     /// processes have no POSIX shared memory.
     pub state: Option<PathBuf>,
     /// Names of variables children get from the service's own environment, besides the usual ones.
+    /// An exact name overrides the patterns of secrets, and the password in a proxy's address stays.
     pub env_pass: Vec<String>,
+    /// Names of the variables that providers' keys come from. No child gets them, nor any variable of
+    /// the same value, unless `env_pass` has its exact name.
+    pub key_variables: Vec<String>,
     /// Milliseconds since 1970.
     pub now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
@@ -73,11 +80,13 @@ impl Default for Options {
             retain_after_exit: Duration::from_secs(30),
             retained_bytes_max: 256 * 1024 * 1024,
             processes_max: 16_384,
+            default_limits: DefaultLimits::default(),
             shutdown_grace: Duration::from_secs(2),
             hidden: Vec::new(),
             local_sockets: LocalSockets::default(),
             state: None,
             env_pass: Vec::new(),
+            key_variables: Vec::new(),
             now_ms: Arc::new(wall_clock_ms),
         }
     }

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::default_limits::DefaultLimitsReport;
 use crate::process::ProcessId;
 use crate::spec::Io;
 use crate::status::ExitStatus;
@@ -141,6 +142,8 @@ pub struct Report {
     pub seccomp: Result<(), String>,
     /// Mount namespaces: as root, by a user namespace, or why not.
     pub mounts: Result<MountsBy, String>,
+    /// Which limits hold for confined processes that name none themselves, and by what.
+    pub default_limits: DefaultLimitsReport,
 }
 
 /// Whoever knows what can be enforced on this machine: a report, or a service that tries it when asked.

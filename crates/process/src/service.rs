@@ -9,7 +9,6 @@ mod counts;
 mod footprint;
 mod registry;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,13 +25,16 @@ pub(crate) use registry::{Registry, Slot};
 use beginning::{Beginning, Begun};
 use footprint::SharedMemory;
 
-use crate::contain::{Request, Running};
+use crate::contain::{Defaults, Request, Running};
 use crate::driver::{Driver, Ends, Order, Shared, State};
+use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
 use crate::input::Input;
 use crate::launch;
+use crate::mark::{Mark, Marking};
 use crate::options::{Begin, Options};
 use crate::output::Store;
+use crate::peer::{self, SocketPeer};
 use crate::process::Process;
 use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
 use crate::sandbox::{LocalSockets, Sandbox, Surroundings};
@@ -51,8 +53,9 @@ struct Inner {
     registry: Arc<Registry>,
     beginning: Beginning,
     /// The service's own environment, as it was at the start.
-    env: Vec<(OsString, OsString)>,
-    env_pass: Vec<String>,
+    env: ServiceEnv,
+    /// What the processes of this service are known by.
+    mark: Mark,
     hidden: Vec<PathBuf>,
     local_sockets: LocalSockets,
     retained_bytes: usize,
@@ -96,16 +99,21 @@ impl ProcessService {
             Some(_) => Begin::AtStart,
             None => options.begin,
         };
+        let mark = Mark::choose();
         let inner = Inner {
             registry: Arc::new(registry),
-            env: std::env::vars_os().collect(),
-            env_pass: std::mem::take(&mut options.env_pass),
+            env: ServiceEnv {
+                vars: std::env::vars_os().collect(),
+                pass: std::mem::take(&mut options.env_pass),
+                keys: std::mem::take(&mut options.key_variables),
+            },
+            mark,
             hidden: std::mem::take(&mut options.hidden),
             local_sockets: options.local_sockets,
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
-            beginning: Beginning::new(options),
+            beginning: Beginning::new(options, mark),
             is_stopping: AtomicBool::new(false),
             stopped: OnceCell::new(),
         };
@@ -181,6 +189,13 @@ impl ProcessService {
         counters
     }
 
+    /// Whether the client at the other end of a connection descends from a process that this or any
+    /// other service on this machine started under an enforced policy. A client that can no longer be
+    /// found out counts as one. Blocks: for a TCP client of this machine it looks at every process.
+    pub fn is_confined_peer(&self, peer: SocketPeer) -> bool {
+        peer::is_confined(peer, &self.inner.mark)
+    }
+
     /// Ends everything gracefully within the grace period and waits for it. New spawns fail. Called
     /// again while it runs: force. Cancelled, the ends go on but nobody waits for them.
     pub async fn stop(&self) {
@@ -238,7 +253,13 @@ struct Kept {
 impl Inner {
     /// Everything that can fail before there is a child.
     fn prepare(&self, spec: &Spec, begun: &Begun) -> Result<Prepared, SpawnError> {
-        let env = spec.env.build(self.env.iter().cloned(), &self.env_pass);
+        let sockets = match spec.sandbox {
+            Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { network: true } => {
+                SocketNames::Pass
+            }
+            _ => SocketNames::Drop,
+        };
+        let env = spec.env.build(&self.env, sockets);
         let tmpdir = env.iter().find(|(name, _)| name == "TMPDIR");
         let tmpdir = tmpdir.map(|(_, value)| value.clone());
         let mut plan = launch::prepare(spec, env)?;
@@ -263,6 +284,17 @@ impl Inner {
         let machine = self.beginning.probed.machine();
         let confinement = machine.confine(&spec.sandbox, around)?;
         plan.restrictions = confinement.restrictions;
+        let (marking, default_limits) = if confinement.confined.is_enforced() {
+            (Marking::Confined, Defaults::Apply)
+        } else {
+            (Marking::Open, Defaults::Skip)
+        };
+        plan.rlimits.extend(self.mark.rlimit(marking));
+        if default_limits == Defaults::Apply
+            && let Some(begun) = self.beginning.begun()
+        {
+            begun.report.default_limits.apply(&mut plan, &spec.limits);
+        }
         let request = Request {
             plan,
             ends: child_ends,
@@ -270,6 +302,7 @@ impl Inner {
             containment: spec.containment,
             memory_max: spec.limits.memory_max,
             pids_max: spec.limits.pids_max,
+            default_limits,
         };
         let _inside = self.registry.runtime().enter();
         let ends = Ends::watch(our_ends).map_err(|error| {

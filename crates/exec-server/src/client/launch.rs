@@ -82,7 +82,7 @@ fn spec(command: LaunchCommand) -> Spec {
     spec.io = Io::Pipe { stdin: Stdin::Open };
     spec.env = EnvSpec {
         policy: EnvPolicy {
-            inherit: Inherit::All,
+            inherit: Inherit::Listed,
             ..EnvPolicy::default()
         },
         vars: command.env,

@@ -10,7 +10,13 @@
 //! - `one`: starts a program that exits with 5 and says how it ended;
 //! - `loop LIMIT`: starts a fork loop under a limit of processes and says `looping`;
 //! - `tree SCRIPT`: starts one more tree and says `started`;
-//! - `unkillable`: waits until a member could not be killed and says who is left.
+//! - `unkillable`: waits until a member could not be killed and says who is left;
+//! - `confined POLICY SCRIPT`: starts one more tree, in `bash`, under `read-only` with network,
+//!   `workspace-write` with network or no policy (`open`), and says what its first line is;
+//! - `bounded LIMIT SCRIPT`: the same under `workspace-write` and a limit of processes;
+//! - `peer PID`: says whether the process counts as a confined client;
+//! - `tcp-peer PEER OURS`: the same for the ends of a TCP connection;
+//! - `tcp POLICY`: the same for a TCP client that is a daemon of such a tree.
 //!
 //! Without the containment it says `unavailable` and why. It stops at the end of its input.
 
@@ -22,8 +28,8 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use turnlane_process::{
-    ContainmentKind, Delivery, End, Io, Limits, Options, Process, ProcessService, Spec, Stdin,
-    TerminalSize, Until,
+    ContainmentKind, Delivery, End, Io, Limits, Options, Process, ProcessService, Sandbox,
+    SocketPeer, Spec, Stdin, TerminalSize, Until,
 };
 
 /// A member that left the session, a daemon that left its parent, one that left nothing.
@@ -91,6 +97,48 @@ async fn host() -> Result<(), Box<dyn Error>> {
                 let left: Vec<_> = trees.iter().map(|tree| tree.snapshot().survivors).collect();
                 println!("{} left {left:?}", service.counters().unkillable);
             }
+            Some(("confined", rest)) => {
+                let (policy, script) = rest.split_once(' ').ok_or("confined POLICY SCRIPT")?;
+                let tree = service.spawn(confined(policy, script, mark)?).await?;
+                println!("{}", first_line(&tree).await?);
+                trees.push(tree);
+            }
+            Some(("bounded", rest)) => {
+                let (limit, script) = rest.split_once(' ').ok_or("bounded LIMIT SCRIPT")?;
+                let mut spec = confined("workspace-write", script, mark)?;
+                spec.limits.processes = Some(limit.parse()?);
+                let tree = service.spawn(spec).await?;
+                println!("{}", first_line(&tree).await?);
+                trees.push(tree);
+            }
+            Some(("peer", pid)) => {
+                println!(
+                    "{}",
+                    service.is_confined_peer(SocketPeer::Pid(pid.parse()?))
+                );
+            }
+            Some(("tcp-peer", ends)) => {
+                let (peer, ours) = ends.split_once(' ').ok_or("tcp-peer PEER OURS")?;
+                let (peer, ours) = (peer.parse()?, ours.parse()?);
+                println!(
+                    "{}",
+                    service.is_confined_peer(SocketPeer::Tcp { peer, ours })
+                );
+            }
+            Some(("tcp", policy)) => {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+                let port = listener.local_addr()?.port();
+                let client = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && sleep 1000");
+                let script = format!("(setsid bash -c '{client}' &); echo started");
+                let tree = service.spawn(confined(policy, &script, mark)?).await?;
+                let (accepted, peer) = listener.accept()?;
+                let ours = accepted.local_addr()?;
+                println!(
+                    "{}",
+                    service.is_confined_peer(SocketPeer::Tcp { peer, ours })
+                );
+                trees.push(tree);
+            }
             None | Some(_) => return Err(format!("no such command: {line}").into()),
         }
     }
@@ -124,6 +172,40 @@ fn spec(shell: &str, script: &str, io: &str, mark: &str) -> Spec {
         },
     };
     spec
+}
+
+fn confined(policy: &str, script: &str, mark: &str) -> Result<Spec, Box<dyn Error>> {
+    let sandbox = match policy {
+        "read-only" => Sandbox::ReadOnly { network: true },
+        "workspace-write" => Sandbox::WorkspaceWrite {
+            roots: Vec::new(),
+            network: true,
+            exclude_tmpdir: false,
+            exclude_slash_tmp: false,
+        },
+        "open" => Sandbox::DangerFullAccess,
+        _ => return Err(format!("no such policy: {policy}").into()),
+    };
+    Ok(Spec {
+        sandbox,
+        ..spec("bash", script, "pipe", mark)
+    })
+}
+
+/// The first line of a process's output, without taking it.
+async fn first_line(process: &Process) -> Result<String, Box<dyn Error>> {
+    let said = async {
+        let mut after = 0;
+        loop {
+            if let Some((line, _)) = process.snapshot().stdout.text().split_once('\n') {
+                return line.to_owned();
+            }
+            process.readable(after).await;
+            let page = process.read(after, None);
+            after = page.chunks.last().map_or(after, |(seq, ..)| *seq);
+        }
+    };
+    Ok(tokio::time::timeout(LIMIT, said).await?)
 }
 
 /// One line: `ended CODE:REASON ...`.

@@ -1,9 +1,9 @@
 //! The cgroups of one service: a parent directory, and below it one directory per process.
 //!
 //! A directory is taken for a spawn, and when its process and everybody else in it is gone it is kept
-//! for the next one; at most [`IDLE_MAX`] are. One whose process had limits or made cgroups of its
-//! own is removed, and so is one that was ever killed: Linux 6.18 was seen to kill every child that is
-//! cloned into such a cgroup later. The invariant here: a directory is either taken by exactly one
+//! for the next one with the same limits, none or the default ones; at most [`IDLE_MAX`] of each are.
+//! One whose process had limits of its own or made cgroups is removed, and so is one that was ever
+//! killed: Linux 6.18 was seen to kill every child that is cloned into such a cgroup later. The invariant here: a directory is either taken by exactly one
 //! process, idle and empty, or removed; the parent holds neither the service nor the keeper, so that
 //! one write ends everybody.
 //!
@@ -23,7 +23,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -33,13 +35,13 @@ use bounds::missing;
 use files::Occupancy;
 pub(super) use find::own;
 
-/// Empty directories that are kept for reuse. More would only make the tree slower to read.
+/// Empty directories that are kept for reuse, of those without and of those with default limits. More would only make the tree slower to read.
 const IDLE_MAX: usize = 64;
 
 /// The controllers that limits need.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// How the names of parents begin; the service's pid and a random number follow.
+/// How the names of parents begin; the service's pid and start time and a random number follow.
 const PREFIX: &str = "turnlane-";
 
 /// The parent directory of one service.
@@ -51,7 +53,10 @@ pub(super) struct Tree {
     /// The directory's own name.
     name: String,
     controllers: Vec<String>,
-    idle: Mutex<Vec<u32>>,
+    /// The default limits that can be set here.
+    defaults: Bounds,
+    /// With the limits each has.
+    idle: Mutex<Vec<(u32, Bounds)>>,
     /// Directories that were dropped with somebody in them.
     aside: Mutex<Vec<(u32, Reuse)>>,
     next: AtomicU32,
@@ -62,16 +67,12 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes the parent below `base`, or says why it cannot be made. Removes parents of services
-    /// that crashed.
-    pub(super) fn make(base: &Path) -> Result<Self, String> {
+    /// Makes the parent below `base`, or says why it cannot be made. Ends and removes what services
+    /// that crashed left there, before anything is started.
+    pub(super) fn make(base: &Path, defaults: Bounds) -> Result<Self, String> {
         stale::remove(base);
-        let random = RandomState::new().hash_one(base);
-        let name = format!(
-            "{PREFIX}{}-{:08x}",
-            std::process::id(),
-            random & 0xffff_ffff
-        );
+        let random = RandomState::new().hash_one(base) & 0xffff_ffff;
+        let name = format!("{PREFIX}{}-{random:08x}", stale::owner_of_this_process());
         let path = base.join(&name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(|errno| {
             let hint = match errno {
@@ -81,12 +82,12 @@ impl Tree {
             let base = base.display();
             format!("cannot make a cgroup in {base}: {}{hint}", text(errno))
         })?;
-        Self::open(path.clone(), name).inspect_err(|_reason| {
+        Self::open(path.clone(), name, defaults).inspect_err(|_reason| {
             let _ = rustix::fs::rmdir(&path);
         })
     }
 
-    fn open(path: PathBuf, name: String) -> Result<Self, String> {
+    fn open(path: PathBuf, name: String, defaults: Bounds) -> Result<Self, String> {
         let failed =
             |what: &str, errno| format!("cannot {what} {}: {}", path.display(), text(errno));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -101,11 +102,13 @@ impl Tree {
         let controllers = files::enable(&path, dir.as_fd());
         let spare =
             files::spare().map_err(|errno| failed("open a spare descriptor beside", errno))?;
+        let defaults = files::possible(dir.as_fd(), defaults);
         Ok(Self {
             dir,
             path,
             name,
             controllers,
+            defaults,
             idle: Mutex::new(Vec::with_capacity(IDLE_MAX)),
             aside: Mutex::new(Vec::new()),
             next: AtomicU32::new(0),
@@ -121,6 +124,11 @@ impl Tree {
     /// What can be limited below this directory.
     pub(super) fn controllers(&self) -> &[String] {
         &self.controllers
+    }
+
+    /// The default limits that can be set here.
+    pub(super) fn defaults(&self) -> Bounds {
+        self.defaults
     }
 
     /// How often everybody was ended.
@@ -142,18 +150,19 @@ impl Tree {
             }
         }
         // Read first: a kill in between makes this one count as killed.
-        let reuse = if bounds == Bounds::default() {
-            Reuse::Unkilled(self.kills())
+        let reuse = if bounds == Bounds::default() || bounds == self.defaults {
+            Reuse::Unkilled(self.kills(), bounds)
         } else {
             Reuse::No
         };
         let idle = match reuse {
-            Reuse::Unkilled(_) => lock(&self.idle).pop(),
+            Reuse::Unkilled(..) => self.take_idle(bounds),
             Reuse::No | Reuse::GivenBack => None,
         };
-        let number = match idle {
-            Some(number) => number,
-            None => self.add()?,
+        let (number, missing_limits) = match idle {
+            // It has its limits from the first time.
+            Some(number) => (number, Bounds::default()),
+            None => (self.add()?, bounds),
         };
         let slot = Slot {
             tree: Arc::clone(self),
@@ -161,13 +170,19 @@ impl Tree {
             reuse,
             killed: AtomicBool::new(false),
         };
-        for (controller, file, max) in bounds.needed() {
+        for (controller, file, max) in missing_limits.needed() {
             let path = format!("{}/{file}", directory(slot.number));
             files::write(self.dir.as_fd(), &path, max.to_string().as_bytes())
                 .map_err(|errno| missing(controller).os(errno.raw_os_error()))?;
         }
         let dir = self.enter(&directory(slot.number))?;
         Ok((slot, dir))
+    }
+
+    fn take_idle(&self, bounds: Bounds) -> Option<u32> {
+        let mut idle = lock(&self.idle);
+        let at = idle.iter().rposition(|(_, found)| *found == bounds)?;
+        Some(idle.swap_remove(at).0)
     }
 
     /// The descriptor of one directory for all processes whose containment is only their group. An
@@ -208,8 +223,11 @@ impl Tree {
                 let mut idle = lock(&self.idle);
                 // Compared under the lock: an end of everybody counts first and then empties the
                 // list, so one that was there when it was written is not in the list afterwards.
-                if reuse == Reuse::Unkilled(self.kills()) && idle.len() < IDLE_MAX {
-                    idle.push(number);
+                if let Reuse::Unkilled(kills, bounds) = reuse
+                    && kills == self.kills()
+                    && idle.iter().filter(|(_, found)| *found == bounds).count() < IDLE_MAX
+                {
+                    idle.push((number, bounds));
                     return true;
                 }
             }
@@ -252,7 +270,7 @@ impl Tree {
         }
         // Again: a directory that was taken since the count above was there when it was written.
         self.kills.fetch_add(1, Ordering::AcqRel);
-        let idle = idle.into_iter().map(|number| (number, Reuse::No));
+        let idle = idle.into_iter().map(|(number, _)| (number, Reuse::No));
         lock(&self.aside).extend(idle);
         files::remove(self.dir.as_fd(), &common);
     }
@@ -310,9 +328,9 @@ pub(super) struct Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
-    /// By the next process, if everybody was ended no more often than this.
-    Unkilled(u32),
-    /// It has limits or was killed.
+    /// By the next process with the same limits, if everybody was ended no more often than this.
+    Unkilled(u32, Bounds),
+    /// It has limits of its process's own or was killed.
     No,
     /// It is no longer ours.
     GivenBack,
@@ -339,7 +357,7 @@ impl Slot {
 
     /// Keeps the directory for the next process or removes it; `false` while somebody is in it.
     pub(super) fn give_back(&mut self) -> bool {
-        if self.killed.load(Ordering::Relaxed) && matches!(self.reuse, Reuse::Unkilled(_)) {
+        if self.killed.load(Ordering::Relaxed) && matches!(self.reuse, Reuse::Unkilled(..)) {
             self.reuse = Reuse::No;
         }
         if self.reuse != Reuse::GivenBack && self.tree.accept(self.number, self.reuse) {
@@ -354,6 +372,21 @@ impl Drop for Slot {
         if !self.give_back() {
             lock(&self.tree.aside).push((self.number, self.reuse));
         }
+    }
+}
+
+/// Waits until nobody is in the cgroup whose `cgroup.events` this is, or until `max` has passed. Blocks.
+pub(super) fn wait_until_empty(events: &OwnedFd, max: Duration) {
+    let step = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    for _ in 0..max.as_millis() / 100 {
+        if says_empty(events.as_fd()) {
+            return;
+        }
+        let mut fds = [PollFd::new(events, PollFlags::PRI)];
+        let _ = rustix::event::poll(&mut fds, Some(&step));
     }
 }
 

@@ -17,27 +17,33 @@
 //!   the cgroup, waits for the last, lets go of what it holds, and exits.
 //! - *A holder is killed*: its children fall to the keeper, which ends them; the service sees the end
 //!   of the socket. *The keeper is killed*: each holder gets SIGTERM and ends its own; the holders fall
-//!   to the service, which reaps them ([`reap_fallen_holders`]) and starts another keeper.
+//!   to the service, which reaps them ([`reap_fallen_holders`]) and starts another keeper. *Both are*:
+//!   what they held falls to the service, which ends it ([`end_orphans`]).
+//! - *Service and keeper are killed together*: under `reaper` the holders end what they hold; under
+//!   `cgroup` a second keeper (`second`) ends the cgroup. If that is killed as well, the next service
+//!   that starts in the same place does (`cgroup::stale`).
 //!
 //! # What is not covered
 //!
-//! - Under `reaper`, if a holder and the keeper are both killed before either has cleaned up behind the
-//!   other, the descendants of that holder's leader fall to the service, or to the system's first
-//!   process if that was killed too. The leader itself is killed by the kernel in each case.
-//! - Under `cgroup`, the same for a service that is killed after its keeper was and before the next one
-//!   is ready.
+//! - Under `reaper`, if a holder, the keeper and the service are all killed before any has cleaned up
+//!   behind the others, the descendants of that holder's leader fall to the system's first process. The
+//!   leader itself is killed by the kernel.
+//! - Under `cgroup`, if service, keeper and second keeper are killed together and no service starts in
+//!   the same place again.
 //! - A member that is allowed to send signals to the keeper can stop it, and it then ends nothing until
 //!   it is continued. A stopped holder is continued by whoever ends it.
 //! - A member that changed its uid may not be killable under `reaper`; it is reported.
 
 mod begin;
 mod cgroup;
+mod fallen;
 mod held;
 mod holder;
 mod link;
 mod pace;
 mod program;
 mod protocol;
+mod second;
 mod socket;
 mod sweep;
 mod sys;
@@ -49,8 +55,9 @@ mod tests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use fallen::{end_orphans, reap_fallen_holders};
 pub(crate) use held::{Held, HolderMessage, Starting};
-pub(crate) use link::{Job, KeeperLink, reap_fallen_holders};
+pub(crate) use link::{Job, KeeperLink};
 
 /// The first argument of a program that is to be the keeper.
 const MARKER: &str = "__keeper";

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::Found;
 use super::cgroup::{self, Bounds, Tree};
 use super::keeper::{Job, KeeperLink};
+use crate::default_limits::DefaultLimits;
 use crate::error::StartError;
 use crate::launch::{self, ChildEnds, LaunchError, Plan, Slots, Stage, Terminal};
 use crate::report::ContainmentKind;
@@ -26,6 +27,7 @@ pub(super) struct Trials<'a> {
     pub(super) cgroup_root: Option<&'a Path>,
     pub(super) keeper: Option<&'a [OsString]>,
     pub(super) hold: &'a [OwnedFd],
+    pub(super) default_limits: DefaultLimits,
 }
 
 /// The kind in force and what it consists of.
@@ -78,12 +80,15 @@ fn chosen(
     tree: Option<Arc<Tree>>,
     link: Option<KeeperLink>,
 ) -> Chosen {
+    let defaults = tree.as_ref().map(|tree| tree.defaults());
+    let defaults = defaults.unwrap_or_default();
     let controllers = tree.as_ref().map(|tree| tree.controllers().to_vec());
     let found = Found {
         kind,
         absent,
         cgroup_root: tree.as_ref().map(|tree| tree.path().to_owned()),
         controllers: controllers.unwrap_or_default(),
+        default_controllers: defaults.controllers().collect(),
     };
     Chosen { found, tree, link }
 }
@@ -95,7 +100,11 @@ fn in_cgroup(slots: &mut Slots, trials: &Trials<'_>) -> Tried {
         Some(root) => root.to_owned(),
         None => cgroup::own()?,
     };
-    let tree = Arc::new(Tree::make(&base)?);
+    let defaults = Bounds {
+        memory_max: trials.default_limits.memory_max,
+        pids_max: trials.default_limits.pids_max,
+    };
+    let tree = Arc::new(Tree::make(&base, defaults)?);
     let tried = try_cgroup(slots, &tree).and_then(|()| {
         let job = Job::EndCgroup(tree.path());
         KeeperLink::start(slots, trials.keeper, trials.hold, job).map_err(|error| no_keeper(&error))

@@ -12,6 +12,7 @@
 //! only starts a new keeper when one died. A task watches the keeper. The thread ends when the
 //! service stops; the task when the keeper dies or the service stops.
 
+mod fallen;
 mod shared;
 mod thread;
 
@@ -27,8 +28,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::cgroup::Bounds;
 use super::running::Place;
 use super::watched::{Steady, Watched, poll_start, watch};
-use super::{Found, Request, Running};
+use super::{Defaults, Found, Request, Running};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
+use crate::mark::Mark;
 use crate::options::Options;
 use crate::report::ContainmentKind;
 use crate::spec::Containment;
@@ -61,8 +63,8 @@ enum Asked {
 
 impl Spawner {
     /// Probes, starts thread and keeper. Takes the descriptors to hold out of the options. Blocks
-    /// until the trials are over.
-    pub(crate) fn start(options: &mut Options) -> Result<(Self, Found), StartError> {
+    /// until the trials are over. `mark` is what its processes are known by.
+    pub(crate) fn start(options: &mut Options, mark: Mark) -> Result<(Self, Found), StartError> {
         let handle = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let settings = thread::Settings {
@@ -71,6 +73,8 @@ impl Spawner {
             keeper: options.keeper.clone(),
             hold: std::mem::take(&mut options.hold),
             handle,
+            mark,
+            default_limits: options.default_limits,
             nudge: requests.downgrade(),
         };
         let (answer, started) = std::sync::mpsc::sync_channel(1);
@@ -103,7 +107,7 @@ impl Spawner {
         }
         let mut request = request;
         loop {
-            let entrance = self.entrance(request.containment, bounds)?;
+            let entrance = self.entrance(&request, bounds)?;
             match self.ask(request, entrance).await? {
                 Asked::Started(running) => return Ok(running),
                 Asked::Again(again) => request = again,
@@ -112,9 +116,9 @@ impl Spawner {
     }
 
     /// Where a child of the spawning thread is to be cloned into.
-    fn entrance(&self, containment: Containment, bounds: Bounds) -> Result<Entrance, SpawnError> {
+    fn entrance(&self, request: &Request, bounds: Bounds) -> Result<Entrance, SpawnError> {
         let Some(tree) = self.shared.tree() else {
-            return match containment {
+            return match request.containment {
                 Containment::Tree => Err(unavailable(
                     "this machine has only process groups, which do not hold every descendant",
                 )),
@@ -123,8 +127,12 @@ impl Spawner {
         };
         // Read first: an end of everybody in between shuts this entrance.
         let kills = tree.kills();
-        let (place, dir) = match containment {
+        let (place, dir) = match request.containment {
             Containment::Tree => {
+                let bounds = match request.default_limits {
+                    Defaults::Apply => bounds.or(tree.defaults()),
+                    Defaults::Skip => bounds,
+                };
                 let (slot, dir) = tree.take(bounds)?;
                 (Place::Cgroup(slot), dir)
             }

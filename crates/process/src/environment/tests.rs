@@ -44,18 +44,43 @@ fn list(entries: &[&str]) -> Vec<String> {
 }
 
 fn names(spec: &EnvSpec, env_pass: &[&str]) -> Vec<String> {
-    spec.build(service(), &list(env_pass))
+    let service = ServiceEnv {
+        vars: service(),
+        pass: list(env_pass),
+        keys: Vec::new(),
+    };
+    let env = spec.build(&service, SocketNames::Pass).into_iter();
+    env.map(|(name, _)| name.into_string().unwrap()).collect()
+}
+
+/// What a service with these variables and nothing else gives a child.
+fn build(spec: &EnvSpec, vars: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
+    let service = ServiceEnv {
+        vars: vars
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        ..ServiceEnv::default()
+    };
+    spec.build(&service, SocketNames::Pass)
         .into_iter()
-        .map(|(name, _)| name.into_string().unwrap())
         .collect()
 }
 
-/// Everything the lists let through.
+/// Everything the allow-list lets through; asks for more than a request may have.
+fn listed() -> EnvPolicy {
+    EnvPolicy {
+        inherit: Inherit::Listed,
+        ignore_default_excludes: true,
+        ..EnvPolicy::default()
+    }
+}
+
+/// Everything that is no secret; asks for more than a request may have.
 fn all() -> EnvPolicy {
     EnvPolicy {
         inherit: Inherit::All,
-        ignore_default_excludes: true,
-        ..EnvPolicy::default()
+        ..listed()
     }
 }
 
@@ -80,22 +105,133 @@ const BASE: [&str; 9] = [
 
 #[test]
 fn by_default_a_child_sees_exactly_what_its_caller_gave() {
-    assert!(EnvSpec::default().build(service(), &[]).is_empty());
+    assert!(names(&EnvSpec::default(), &[]).is_empty());
     let spec = EnvSpec {
         vars: vars(&[("B", "2"), ("A", "1")]),
         ..EnvSpec::default()
     };
-    let expected = vec![("A".into(), "1".into()), ("B".into(), "2".into())];
-    assert_eq!(spec.build(service(), &list(&["MY_TOOL"])), expected);
+    assert_eq!(names(&spec, &["MY_TOOL"]), ["A", "B"]);
+    assert_eq!(build(&spec, &SERVICE), spec.vars);
 }
 
 #[test]
-fn everything_means_the_allow_list_and_never_a_secret() {
-    assert_eq!(names(&with(all()), &[]), BASE);
-    // The default excludes find nothing that the lists had left.
-    let mut policy = all();
+fn listed_means_the_allow_list_and_never_a_secret() {
+    assert_eq!(names(&with(listed()), &[]), BASE);
+    let mut policy = listed();
     policy.ignore_default_excludes = false;
     assert_eq!(names(&with(policy), &[]), BASE);
+}
+
+#[test]
+fn all_means_everything_but_secrets() {
+    let mut expected: Vec<_> = BASE.iter().chain(&["EDITOR", "MY_TOOL"]).collect();
+    expected.sort_unstable();
+    let found = names(&with(all()), &[]);
+    assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn only_the_operators_own_policy_lets_names_of_secrets_pass() {
+    let mut policy = all();
+    policy.by_operator = true;
+    let found = names(&with(policy.clone()), &[]);
+    for passed in ["MY_API_KEY", "XDG_SECRET", "LC_TOKEN", "DB_PASSWORD"] {
+        assert!(found.iter().any(|name| name == passed), "{passed}");
+    }
+    // Our own settings are not among them.
+    for never in [
+        "TURNLANE_TOKEN_FILE",
+        "CODEX_EXEC_SERVER_URL",
+        "OPENAI_FEDERATION_RULE_ID",
+        "NODE_REPL_AUTH_TOKEN",
+    ] {
+        assert!(!found.iter().any(|name| name == never), "{never}");
+    }
+    policy.ignore_default_excludes = false;
+    assert_eq!(names(&with(policy), &[]), names(&with(all()), &[]));
+}
+
+#[test]
+fn a_providers_key_does_not_pass_under_another_name() {
+    let vars = [
+        ("MODEL_ACCESS", "k-1"),
+        ("COPY", "k-1"),
+        ("LANG", "k-1"),
+        ("EMPTY_ACCESS", ""),
+        ("EMPTY", ""),
+        ("OTHER", "k-12"),
+    ];
+    let mut service = ServiceEnv {
+        vars: vars
+            .map(|(name, value)| (name.into(), value.into()))
+            .to_vec(),
+        keys: list(&["MODEL_ACCESS", "EMPTY_ACCESS", "UNSET_ACCESS"]),
+        ..ServiceEnv::default()
+    };
+    let spec = with(EnvPolicy {
+        by_operator: true,
+        ..all()
+    });
+    let found = |service: &ServiceEnv| {
+        let env = spec.build(service, SocketNames::Pass).into_iter();
+        env.map(|(name, _)| name.into_string().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(&service), ["EMPTY", "OTHER"]);
+    service.pass = list(&["COPY", "*_ACCESS"]);
+    assert_eq!(found(&service), ["COPY", "EMPTY", "OTHER"]);
+}
+
+#[test]
+fn a_proxys_password_passes_only_if_the_owner_named_the_variable() {
+    let vars = [
+        ("http_proxy", "http://u:hush@h:1"),
+        ("ALL_PROXY", "http://u:hush@h:1"),
+    ];
+    let mut service = ServiceEnv {
+        vars: vars
+            .map(|(name, value)| (name.into(), value.into()))
+            .to_vec(),
+        pass: list(&["*_proxy"]),
+        ..ServiceEnv::default()
+    };
+    let values = |service: &ServiceEnv| {
+        let env = with(all()).build(service, SocketNames::Pass).into_iter();
+        env.map(|(_, value)| value.into_string().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(values(&service), ["http://h:1", "http://h:1"]);
+    service.pass = list(&["ALL_PROXY"]);
+    assert_eq!(values(&service), ["http://u:hush@h:1", "http://h:1"]);
+}
+
+#[test]
+fn names_of_the_users_sockets_do_not_reach_a_confined_child() {
+    let vars = [
+        ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus"),
+        ("DOCKER_HOST", "unix:///run/docker.sock"),
+        ("GPG_AGENT_INFO", "/run/gpg:1:1"),
+        ("SSH_AUTH_SOCK", "/run/ssh"),
+        ("XAUTHORITY", "/run/x"),
+    ];
+    let mut service = ServiceEnv {
+        vars: vars
+            .map(|(name, value)| (name.into(), value.into()))
+            .to_vec(),
+        ..ServiceEnv::default()
+    };
+    let spec = with(all());
+    assert_eq!(spec.build(&service, SocketNames::Pass).len(), vars.len());
+    assert_eq!(spec.build(&service, SocketNames::Drop), []);
+    service.pass = list(&["SSH_AUTH_SOCK"]);
+    let kept = spec.build(&service, SocketNames::Drop);
+    assert_eq!(kept, [("SSH_AUTH_SOCK".into(), "/run/ssh".into())]);
+    service.vars = vec![("DOCKER_HOST".into(), "tcp://build:2375".into())];
+    assert_eq!(spec.build(&service, SocketNames::Drop).len(), 1);
+    // What the caller gives is the caller's decision.
+    let mut spec = spec;
+    spec.vars.insert("SSH_AUTH_SOCK".into(), "/mine".into());
+    assert_eq!(spec.build(&service, SocketNames::Drop).len(), 2);
 }
 
 #[test]
@@ -104,7 +240,7 @@ fn every_name_of_the_allow_list_passes() {
         XDG_X http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY JAVA_HOME GOPATH \
         GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT VIRTUAL_ENV CONDA_PREFIX";
     for name in names.split_whitespace() {
-        let env = with(all()).build([(name.into(), "x".into())], &[]);
+        let env = build(&with(listed()), &[(name, "x")]);
         assert_eq!(env.len(), 1, "{name}");
     }
 }
@@ -140,18 +276,21 @@ fn what_the_owner_passes_on() {
     for (env_pass, added) in cases {
         let mut expected: Vec<_> = BASE.iter().chain(added).copied().collect();
         expected.sort_unstable();
-        assert_eq!(names(&with(all()), env_pass), expected, "{env_pass:?}");
+        assert_eq!(names(&with(listed()), env_pass), expected, "{env_pass:?}");
     }
 }
 
 #[test]
-fn the_default_excludes_hold_for_what_the_owner_passes_on() {
-    let mut policy = all();
-    policy.ignore_default_excludes = false;
-    let found = names(&with(policy), &["MY_API_KEY", "DB_PASSWORD"]);
-    assert!(!found.contains(&"MY_API_KEY".to_owned()));
-    // Passwords are on the never-list only, which the exact name overrides.
-    assert!(found.contains(&"DB_PASSWORD".to_owned()));
+fn an_exact_name_of_the_owner_overrides_the_default_excludes_of_a_request() {
+    for inherit in [Inherit::All, Inherit::Listed] {
+        let policy = EnvPolicy {
+            inherit,
+            ..EnvPolicy::default()
+        };
+        let found = names(&with(policy), &["MY_API_KEY", "DB_*"]);
+        assert!(found.contains(&"MY_API_KEY".to_owned()), "{inherit:?}");
+        assert!(!found.contains(&"DB_PASSWORD".to_owned()), "{inherit:?}");
+    }
 }
 
 #[test]
@@ -159,7 +298,7 @@ fn excludes_drop_from_the_base_and_not_from_what_is_set() {
     let spec = with(EnvPolicy {
         exclude: list(&["lc_*", "?ANG", "HOME", "*proxy", "XDG_*"]),
         set: vars(&[("HOME", "/elsewhere")]),
-        ..all()
+        ..listed()
     });
     assert_eq!(names(&spec, &[]), ["CARGO_HOME", "HOME", "PATH"]);
 }
@@ -179,7 +318,7 @@ fn only_what_is_included_stays_of_base_and_set_but_the_callers_variables_stay() 
         policy: EnvPolicy {
             set: vars(&[("ADDED", "1"), ("LC_ADDED", "2")]),
             include_only: list(&["PATH", "lc_*"]),
-            ..all()
+            ..listed()
         },
         vars: vars(&[("MINE", "3")]),
     };
@@ -191,10 +330,10 @@ fn only_what_is_included_stays_of_base_and_set_but_the_callers_variables_stay() 
 fn later_wins() {
     let mut spec = with(EnvPolicy {
         set: vars(&[("PATH", "/set"), ("LANG", "set")]),
-        ..all()
+        ..listed()
     });
     spec.vars = vars(&[("PATH", "/caller")]);
-    let env: BTreeMap<_, _> = spec.build(service(), &[]).into_iter().collect();
+    let env = build(&spec, &SERVICE);
     assert_eq!(env[OsStr::new("PATH")], "/caller");
     assert_eq!(env[OsStr::new("LANG")], "set");
     assert_eq!(env[OsStr::new("HOME")], "/root");

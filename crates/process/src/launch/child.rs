@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicI32;
 
 use super::privileges::{self, prctl};
 use super::syscall::{address, call, fd, word};
-use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, mount};
+use super::{LaunchError, Mounts, Restrictions, Stage, Terminal, attributes, mount};
 
 /// What a child needs, all of it lent by the parent, which waits.
 pub(super) struct Job<'a> {
@@ -83,10 +83,12 @@ fn trap() -> ! {
 fn steps(job: &Job<'_>) -> Result<std::convert::Infallible, LaunchError> {
     // SAFETY: concerns this process only.
     at(Stage::Session, unsafe { call(libc::SYS_setsid, [0; 6]) })?;
-    // SAFETY: the file mode mask is this process's own (no CLONE_FS); the call cannot fail.
-    let _ = unsafe { call(libc::SYS_umask, [0o022, 0, 0, 0, 0, 0]) };
+    attributes::tighten_umask();
     limits(job, Resources::AllButOpenFiles)?;
     stdio(job)?;
+    if job.restrictions.is_some() {
+        attributes::raise_oom_score();
+    }
     let mounts = job.restrictions.and_then(|given| given.mounts.as_ref());
     if let Some(mounts) = mounts {
         enter_namespaces(job, mounts)?;

@@ -96,6 +96,7 @@ pub(super) fn limit_name(resource: u32) -> &'static str {
         libc::RLIMIT_NOFILE => "open_files",
         libc::RLIMIT_CORE => "core",
         libc::RLIMIT_NPROC => "processes",
+        libc::RLIMIT_LOCKS => "mark",
         _ => "limit",
     }
 }

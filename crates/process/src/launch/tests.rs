@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 
 use super::*;
+use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::SpawnError;
 use crate::spec::{Io, Spec, Stdin};
 
@@ -37,7 +38,11 @@ fn sh(script: &str) -> Spec {
 }
 
 fn plan(spec: &Spec) -> Plan {
-    prepare(spec, spec.env.build([], &[])).unwrap()
+    prepare(
+        spec,
+        spec.env.build(&ServiceEnv::default(), SocketNames::Pass),
+    )
+    .unwrap()
 }
 
 fn wait(pidfd: BorrowedFd<'_>) -> WaitIdStatus {
@@ -86,7 +91,10 @@ fn run_with(plan: &Plan, ruleset: Option<BorrowedFd<'_>>) -> Result<Ran, LaunchE
 }
 
 fn run(spec: &Spec) -> Result<Ran, SpawnError> {
-    let plan = prepare(spec, spec.env.build([], &[]))?;
+    let plan = prepare(
+        spec,
+        spec.env.build(&ServiceEnv::default(), SocketNames::Pass),
+    )?;
     run_with(&plan, None).map_err(|error| error.explain(&plan))
 }
 

@@ -11,7 +11,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use tokio::runtime::Handle;
 
 use crate::contain::{Found, Spawner};
+use crate::default_limits::{DefaultLimits, Mechanisms};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
+use crate::mark::Mark;
 use crate::options::Options;
 use crate::report::{ContainmentKind, Report};
 use crate::sandbox::Probed;
@@ -22,6 +24,8 @@ pub(super) struct Beginning {
     /// Taken by whoever begins, or by the stop.
     options: Mutex<Option<Options>>,
     begun: OnceLock<Begun>,
+    mark: Mark,
+    default_limits: DefaultLimits,
     pub(super) probed: Probed,
 }
 
@@ -41,8 +45,10 @@ impl Begun {
 }
 
 impl Beginning {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, mark: Mark) -> Self {
         Self {
+            mark,
+            default_limits: options.default_limits,
             options: Mutex::new(Some(options)),
             begun: OnceLock::new(),
             probed: Probed::default(),
@@ -58,7 +64,7 @@ impl Beginning {
     pub(super) fn at_start(&self, runtime: &Handle) -> Result<(), StartError> {
         let mut options = self.lock();
         if let Some(options) = options.take() {
-            let (spawner, found, footprints) = spawner(options, runtime)?;
+            let (spawner, found, footprints) = spawner(options, self.mark, runtime)?;
             self.set(Ok(spawner), found, footprints);
         }
         Ok(())
@@ -71,7 +77,10 @@ impl Beginning {
             return begun;
         }
         let mut options = self.lock();
-        let begun = match options.take().map(|options| spawner(options, runtime)) {
+        let begun = match options
+            .take()
+            .map(|options| spawner(options, self.mark, runtime))
+        {
             Some(Ok((spawner, found, footprints))) => self.set(Ok(spawner), found, footprints),
             Some(Err(error)) => self.failed(error.to_string()),
             // Begun while we waited for the lock, or stopped before anybody began.
@@ -118,6 +127,7 @@ impl Beginning {
             absent: better.map(|kind| (kind, reason.clone())).to_vec(),
             cgroup_root: None,
             controllers: Vec::new(),
+            default_controllers: Vec::new(),
         };
         self.set(Err(reason), found, Footprints::default())
     }
@@ -130,6 +140,11 @@ impl Beginning {
     ) -> &Begun {
         self.begun.get_or_init(|| {
             let machine = self.probed.machine();
+            let default_limits = self.default_limits.report(Mechanisms {
+                containment: found.kind,
+                controllers: &found.default_controllers,
+                mounts: &machine.mounts,
+            });
             let report = Report {
                 containment: found.kind,
                 containment_absent: found.absent,
@@ -138,6 +153,7 @@ impl Beginning {
                 landlock: machine.landlock.clone(),
                 seccomp: machine.seccomp.clone(),
                 mounts: machine.mounts.clone(),
+                default_limits,
             };
             Begun {
                 spawner,
@@ -150,11 +166,12 @@ impl Beginning {
 
 fn spawner(
     mut options: Options,
+    mark: Mark,
     runtime: &Handle,
 ) -> Result<(Spawner, Found, Footprints), StartError> {
     let _inside = runtime.enter();
     let footprints = footprints(&mut options);
-    let (spawner, found) = Spawner::start(&mut options)?;
+    let (spawner, found) = Spawner::start(&mut options, mark)?;
     Ok((spawner, found, footprints))
 }
 

@@ -55,19 +55,20 @@ pub(crate) fn am_root() -> bool {
 /// See the module.
 pub(crate) struct Host {
     process: TestProcess,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: Lines<BufReader<ChildStdout>>,
     mark: String,
+    /// What starts a host in the same place, without its last arguments.
+    command: String,
     // Dropped last: the host is in it.
-    _cgroup: Option<Delegated>,
-    _folder: Option<TempDir>,
+    cgroup: Option<Delegated>,
+    folder: Option<TempDir>,
 }
 
 impl Host {
     /// A host with `count` trees, all of them up. `None`, and said aloud, without the containment.
     pub(crate) async fn start(user: User, kind: &str, count: usize, io: &str) -> Option<Self> {
-        let number = HOSTS.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{number}", std::process::id());
+        let mark = new_mark();
         let mut program = PathBuf::from(env!("CARGO_BIN_EXE_process_host"));
         let mut before = String::new();
         let (mut cgroup, mut folder) = (None, None);
@@ -91,18 +92,9 @@ impl Host {
             User::Climber => format!("setpriv {nobody} --inh-caps {CLIMB} --ambient-caps {CLIMB} "),
         };
         let program = program.display();
-        let script = format!("{before}exec {become_user}{program} {kind} {count} {io} {mark}");
-        let mut process = TestProcess::start(ProcessSpec::shell(&script)).unwrap();
-        let stdin = process.take_stdin().unwrap();
-        let stdout = BufReader::new(process.take_stdout().unwrap()).lines();
-        let mut host = Self {
-            process,
-            stdin,
-            stdout,
-            mark,
-            _cgroup: cgroup,
-            _folder: folder,
-        };
+        let command = format!("{before}exec {become_user}{program} {kind}");
+        let mut host = Self::launch(command, &format!("{count} {io}"), mark);
+        (host.cgroup, host.folder) = (cgroup, folder);
         let answer = host.answer().await;
         if answer != "ready" {
             assert!(answer.starts_with("unavailable"), "{answer}");
@@ -113,10 +105,34 @@ impl Host {
         Some(host)
     }
 
+    fn launch(command: String, arguments: &str, mark: String) -> Self {
+        let script = format!("{command} {arguments} {mark}");
+        let mut process = TestProcess::start(ProcessSpec::shell(&script)).unwrap();
+        let stdin = process.take_stdin();
+        let stdout = BufReader::new(process.take_stdout().unwrap()).lines();
+        Self {
+            process,
+            stdin,
+            stdout,
+            mark,
+            command,
+            cgroup: None,
+            folder: None,
+        }
+    }
+
+    /// Another host in the same place, as the same user, without trees; to be dropped first.
+    pub(crate) async fn start_beside(&self) -> Self {
+        let mut host = Self::launch(self.command.clone(), "0 pipe", new_mark());
+        assert_eq!(host.answer().await, "ready");
+        host
+    }
+
     /// Tells the host to do something and returns what it says to that.
     pub(crate) async fn ask(&mut self, line: &str) -> String {
         let line = format!("{line}\n");
-        self.stdin.write_all(line.as_bytes()).await.unwrap();
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(line.as_bytes()).await.unwrap();
         self.answer().await
     }
 
@@ -166,6 +182,35 @@ impl Host {
         let keepers = children_named(self.pid(), "tl-keeper");
         assert_eq!(keepers.len(), 1, "one keeper");
         keepers[0]
+    }
+
+    /// The second keeper, wherever it belongs by now; none under `reaper`.
+    pub(crate) fn second(&self) -> Option<i32> {
+        let parents = [Some(self.pid()), self.try_keeper()];
+        let seconds = parents.into_iter().flatten();
+        seconds
+            .flat_map(|parent| children_named(parent, "tl-second"))
+            .next()
+    }
+
+    fn try_keeper(&self) -> Option<i32> {
+        children_named(self.pid(), "tl-keeper").first().copied()
+    }
+
+    /// Stops the host itself.
+    pub(crate) fn pause(&self) {
+        signal(self.pid(), Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        signal(self.pid(), Signal::CONT);
+    }
+
+    /// Closes the host's input, which stops its service, and waits for its end.
+    pub(crate) async fn stop(&mut self) {
+        self.stdin = None;
+        let ended = self.process.wait(DEADLINE).await.unwrap();
+        assert!(ended.success(), "{ended}: {}", self.process.stderr_tail());
     }
 
     /// Holders of the keeper, spares included.
@@ -254,6 +299,11 @@ pub(crate) fn service_cgroup(member: i32) -> PathBuf {
         .to_owned()
 }
 
+fn new_mark() -> String {
+    let number = HOSTS.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{number}", std::process::id())
+}
+
 fn processes() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -315,6 +365,10 @@ pub(crate) fn is_root(pid: i32) -> bool {
 }
 
 pub(crate) fn kill9(pid: i32) {
+    signal(pid, Signal::KILL);
+}
+
+pub(crate) fn signal(pid: i32, signal: Signal) {
     let pid = Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }

@@ -8,6 +8,7 @@
 mod beginning;
 mod containment;
 mod containment_host;
+mod double_kills;
 mod ending;
 mod environment;
 mod exit;
@@ -15,6 +16,7 @@ mod input;
 mod limits;
 mod many;
 mod output;
+mod peers;
 mod sandbox;
 mod speed;
 mod support;

@@ -158,7 +158,7 @@ fn tmpdir(env: &EnvSpec) -> Option<PathBuf> {
     let name = Path::new(NAME).as_os_str();
     let given = env.vars.get(name).or_else(|| env.policy.set.get(name));
     let inherited = || match env.policy.inherit {
-        Inherit::All | Inherit::Core => std::env::var_os(NAME),
+        Inherit::All | Inherit::Listed | Inherit::Core => std::env::var_os(NAME),
         Inherit::None => None,
     };
     given.cloned().or_else(inherited).map(PathBuf::from)

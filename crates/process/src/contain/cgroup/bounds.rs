@@ -20,6 +20,30 @@ impl Bounds {
         memory.into_iter().chain(pids)
     }
 
+    /// Names of the controllers these need.
+    pub(in crate::contain) fn controllers(self) -> impl Iterator<Item = String> {
+        self.needed()
+            .map(|(controller, _, _)| controller.to_owned())
+    }
+
+    /// These, and `others` where these say nothing.
+    pub(in crate::contain) fn or(self, others: Self) -> Self {
+        Self {
+            memory_max: self.memory_max.or(others.memory_max),
+            pids_max: self.pids_max.or(others.pids_max),
+        }
+    }
+
+    /// Those of these that `holds`, asked with file and value.
+    pub(super) fn filter(self, holds: impl Fn(&str, u64) -> bool) -> Self {
+        let memory = self.memory_max.filter(|max| holds("memory.max", *max));
+        let pids = self.pids_max.filter(|max| holds("pids.max", *max));
+        Self {
+            memory_max: memory,
+            pids_max: pids,
+        }
+    }
+
     /// The error of a containment that cannot limit anything.
     pub(in crate::contain) fn refuse(self) -> Result<(), SpawnError> {
         match self.needed().next() {

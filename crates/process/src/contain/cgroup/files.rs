@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::CONTROLLERS;
+use super::{Bounds, CONTROLLERS};
 
 /// How deep cgroups that processes made of themselves are followed; the kernel stops at the depth of
 /// its own path buffers, long after this.
@@ -173,4 +173,18 @@ pub(super) fn enable(parent: &Path, dir: BorrowedFd<'_>) -> Vec<String> {
     }
     let enabled = read(dir, "cgroup.subtree_control").unwrap_or_default();
     enabled.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Those of the limits that a trial directory below `parent` takes.
+pub(super) fn possible(parent: BorrowedFd<'_>, limits: Bounds) -> Bounds {
+    const TRIAL: &str = "trial";
+    if rustix::fs::mkdirat(parent, TRIAL, Mode::from_raw_mode(0o755)).is_err() {
+        return Bounds::default();
+    }
+    let possible = limits.filter(|file, max| {
+        let path = format!("{TRIAL}/{file}");
+        write(parent, &path, max.to_string().as_bytes()).is_ok()
+    });
+    remove(parent, TRIAL);
+    possible
 }

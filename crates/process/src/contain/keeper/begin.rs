@@ -94,7 +94,7 @@ pub(super) fn begin(link: &OwnedFd) -> io::Result<Option<Begun>> {
                 begun.cgroup = Some(PathBuf::from(path));
                 return Ok(Some(begun));
             }
-            None => return Err(io::ErrorKind::InvalidData.into()),
+            Some(ToKeeper::Dismiss) | None => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

@@ -15,13 +15,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use super::held::{Held, Starting};
 use super::protocol::{self, INLINE_MAX, PACKET_MAX, RequestHead, ToKeeper};
 use super::socket::{self, FDS_MAX, Wait};
-use super::tree::{Root, is_named};
-use super::{MARKER, holder, was_hooked};
+use super::{MARKER, was_hooked};
 use crate::launch::{self, ChildEnds, LaunchError, Launched, Plan, Slots};
 use crate::spec::Spec;
 
@@ -49,6 +48,9 @@ const ROOM_WITHIN: Timespec = Timespec {
 /// Variables the keeper gets: what its own program may need to be found and loaded.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
+/// The keeper's own name in its command line.
+const NAME: &str = "tl-keeper";
+
 /// What the keeper is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Job<'a> {
@@ -59,7 +61,8 @@ pub(crate) enum Job<'a> {
 }
 
 /// A running keeper. Dropping it makes the keeper end everything and exit, and waits for that a
-/// moment.
+/// moment. Dropping the link to a dead one only dismisses its second keeper: to be done when the next
+/// keeper is in office.
 #[derive(Debug)]
 pub(crate) struct KeeperLink {
     link: OwnedFd,
@@ -224,6 +227,10 @@ impl KeeperLink {
 
 impl Drop for KeeperLink {
     fn drop(&mut self) {
+        if self.is_dead() {
+            // The second keeper has waited for the service to die. The service lives.
+            let _ = socket::send_now(self.link.as_fd(), &ToKeeper::Dismiss.encode());
+        }
         // Not only closed: a child between its clone and its exec may have a copy.
         let _ = rustix::net::shutdown(&self.link, Shutdown::Both);
         self.requests = None;
@@ -236,26 +243,6 @@ impl Drop for KeeperLink {
     }
 }
 
-/// Reaps holders that fell to this process because their keeper died; how many are left that still
-/// live. To be called after a keeper's death until it says 0 (each holder's `Gone` is a good moment).
-pub(crate) fn reap_fallen_holders() -> usize {
-    let Some(root) = Root::this() else { return 0 };
-    let mut fallen = Vec::new();
-    root.children(|pid, dir| {
-        if is_named(dir, holder::NAME) {
-            fallen.extend(Pid::from_raw(pid));
-        }
-    });
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    let lives = |pid: &Pid| {
-        matches!(
-            rustix::process::waitid(WaitId::Pid(*pid), options),
-            Ok(None)
-        )
-    };
-    fallen.iter().filter(|pid| lives(pid)).count()
-}
-
 /// How the keeper is started.
 fn plan(program: Option<&[OsString]>) -> io::Result<Plan> {
     let variable = |name: &str| Some((OsString::from(name), std::env::var_os(name)?));
@@ -263,8 +250,8 @@ fn plan(program: Option<&[OsString]>) -> io::Result<Plan> {
     let argv = match program {
         Some(program) => program.to_vec(),
         None if was_hooked() => {
-            let name = std::env::args_os().next().unwrap_or_default();
-            vec![name, MARKER.into()]
+            // Not the program's name: ending the program by its command line must not end the keeper.
+            vec![NAME.into(), MARKER.into()]
         }
         None => {
             let why = "there is no program for the keeper, and this one has no hook for it";

@@ -17,7 +17,7 @@ use super::holder;
 use super::pace::Pace;
 use super::sys::{self, Forked, Waited};
 use super::tree::{Root, Visit};
-use super::{begin, cgroup, protocol, socket, sweep};
+use super::{begin, cgroup, protocol, second, socket, sweep};
 
 /// Holders that wait for a request. The second covers the time in which the first one's successor is
 /// forked.
@@ -53,6 +53,7 @@ pub(super) fn run() -> io::Result<()> {
     let Some(begun) = begin::begin(&link)? else {
         return Ok(());
     };
+    let cgroup = begun.cgroup.as_deref();
     let service =
         service.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut keeper = Keeper {
@@ -63,9 +64,19 @@ pub(super) fn run() -> io::Result<()> {
         spares_lost: 0,
         orphans: None,
         spawning: begun.requests.map(Spawning::new).transpose()?,
+        second: match cgroup {
+            Some(_) => Second::Wanted,
+            None => Second::Unneeded,
+        },
     };
     match keeper.keep(&link, service.as_ref())? {
-        Role::Keeper => keeper.end(begun.cgroup.as_deref()),
+        Role::Keeper => keeper.end(cgroup),
+        Role::Second => {
+            drop(keeper);
+            if let Some(cgroup) = cgroup {
+                second::stand_by(&link, service.as_ref(), cgroup);
+            }
+        }
         Role::Spare => {
             drop((link, service));
             keeper.be_spare()?;
@@ -96,18 +107,28 @@ impl Spawning {
     }
 }
 
-/// Which of the two a process is after it was forked.
+/// Which of the three a process is after it was forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Keeper,
+    Second,
     Spare,
+}
+
+/// The second keeper, from the keeper's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Second {
+    /// Holders do its work.
+    Unneeded,
+    Wanted,
+    Pid(i32),
 }
 
 struct Keeper {
     /// Its own, which a spare must know from before it was forked: afterwards the keeper may be dead.
     pid: Pid,
     signals: OwnedFd,
-    /// All holders, spares included.
+    /// All holders, spares included, and the second keeper.
     holders: BTreeSet<i32>,
     spares: Vec<i32>,
     /// In a row, without a request.
@@ -115,6 +136,7 @@ struct Keeper {
     /// Set while there may be children that are no holders: a holder was killed.
     orphans: Option<Orphans>,
     spawning: Option<Spawning>,
+    second: Second,
 }
 
 /// The end of children that are no holders.
@@ -135,10 +157,11 @@ struct Woken {
 
 impl Keeper {
     /// Says hello, keeps spares ready and sweeps behind killed holders until the service is gone.
-    /// Returns as a spare in the processes it forks.
+    /// Returns in another role in the processes it forks.
     fn keep(&mut self, link: &OwnedFd, service: Option<&OwnedFd>) -> io::Result<Role> {
-        if self.fork_spares() == Role::Spare {
-            return Ok(Role::Spare);
+        match self.fork_others() {
+            Role::Keeper => {}
+            other => return Ok(other),
         }
         let hello = protocol::encode_hello(None);
         socket::send_now(link.as_fd(), &hello)?;
@@ -151,10 +174,11 @@ impl Keeper {
             self.note_taken();
             self.reap();
             self.sweep_orphans(woken.time);
-            if (woken.time || self.spares_lost < SPARES_LOST_MAX)
-                && self.fork_spares() == Role::Spare
-            {
-                return Ok(Role::Spare);
+            if woken.time || self.spares_lost < SPARES_LOST_MAX {
+                match self.fork_others() {
+                    Role::Keeper => {}
+                    other => return Ok(other),
+                }
             }
             if woken.request_waits
                 && self.spares.is_empty()
@@ -188,7 +212,8 @@ impl Keeper {
     }
 
     fn wait(&self, link: &OwnedFd, service: Option<&OwnedFd>) -> Woken {
-        let short = self.spawning.is_some() && self.spares.len() < SPARES;
+        let short = (self.spawning.is_some() && self.spares.len() < SPARES)
+            || self.second == Second::Wanted;
         let pace = self.orphans.as_ref().map(|orphans| orphans.pace.timeout());
         let timeout = pace.or(short.then_some(FORK_AGAIN));
         let mut fds = vec![
@@ -232,6 +257,22 @@ impl Keeper {
         }
     }
 
+    /// Forks the second keeper and spares, as far as they are missing.
+    fn fork_others(&mut self) -> Role {
+        if self.second == Second::Wanted {
+            match sys::fork() {
+                Ok(Forked::Child) => return Role::Second,
+                Ok(Forked::Parent(pid)) => {
+                    self.holders.insert(pid);
+                    self.second = Second::Pid(pid);
+                }
+                // Tried again after a while.
+                Err(_) => {}
+            }
+        }
+        self.fork_spares()
+    }
+
     fn fork_spares(&mut self) -> Role {
         while self.spawning.is_some() && self.spares.len() < SPARES {
             match sys::fork() {
@@ -255,6 +296,9 @@ impl Keeper {
                     if self.spares.contains(&pid) {
                         self.spares.retain(|spare| *spare != pid);
                         self.spares_lost += 1;
+                    }
+                    if self.second == Second::Pid(pid) {
+                        self.second = Second::Wanted;
                     }
                     let was_holder = self.holders.remove(&pid);
                     // Also an orphan's death: his children have now fallen to us.

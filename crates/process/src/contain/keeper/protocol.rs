@@ -23,7 +23,7 @@ pub(super) const PACKET_MAX: usize = INLINE_MAX + 16;
 /// Pids in one report of survivors; more than a reader needs to know what is wrong.
 pub(super) const SURVIVORS_MAX: usize = 256;
 
-/// Service to keeper, before anything else.
+/// Service to keeper, before anything else but the last.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ToKeeper<'a> {
     /// With descriptors to hold open.
@@ -32,6 +32,8 @@ pub(super) enum ToKeeper<'a> {
     BeginHolding,
     /// Begin as the one who ends this cgroup.
     BeginCgroup(&'a [u8]),
+    /// To the second keeper of a keeper that died: the next keeper is in office.
+    Dismiss,
 }
 
 impl<'a> ToKeeper<'a> {
@@ -40,6 +42,7 @@ impl<'a> ToKeeper<'a> {
             Self::Hold => (b'H', &[]),
             Self::BeginHolding => (b'B', &[]),
             Self::BeginCgroup(path) => (b'C', path),
+            Self::Dismiss => (b'D', &[]),
         };
         let mut bytes = MAGIC.to_vec();
         bytes.push(tag);
@@ -53,6 +56,7 @@ impl<'a> ToKeeper<'a> {
             b'H' => Some(Self::Hold),
             b'B' => Some(Self::BeginHolding),
             b'C' => Some(Self::BeginCgroup(path)),
+            b'D' => Some(Self::Dismiss),
             _ => None,
         }
     }

@@ -4,13 +4,14 @@
 //! number is certainly ours. In a cgroup the leader is reaped at its exit and its number is not used
 //! afterwards. With a group only it stays a zombie, and so its number ours, until this is dropped.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags};
 use tokio::io::Interest;
 
 use super::{Emptiness, Emptying, cgroup_emptied, group_emptied, lock, not_yet};
@@ -22,6 +23,9 @@ use crate::contain::{Ended, How, group};
 use crate::launch::Launched;
 use crate::report::ContainmentKind;
 use crate::spec::{Signal, Target};
+
+/// Pidfds that [`signal_listed`] holds at the same time.
+const PIDFDS_MAX: usize = 128;
 
 /// What holds the descendants of a leader.
 #[derive(Debug)]
@@ -224,22 +228,41 @@ fn send(pidfd: BorrowedFd<'_>, signal: Signal) -> bool {
         .is_some_and(|signal| rustix::process::pidfd_send_signal(pidfd, signal).is_ok())
 }
 
-/// A signal to everybody, and to whoever came while it was sent. Pids are taken in turn by the
-/// kernel: none is used again between two looks at the list.
+/// Sends a signal to every member, and to the members that were forked meanwhile.
 fn signal_members(slot: &Slot, signal: Signal) -> bool {
     let members = slot.members();
     if signal == Signal::Kill {
         return slot.kill().is_ok() && !members.is_empty();
     }
-    let send = |pid: &i32| {
-        // SAFETY: sends a signal, touches no memory.
-        Pid::from_raw(*pid).is_some() && unsafe { libc::kill(*pid, signal.number()) } == 0
-    };
-    let mut sent = members.iter().filter(|pid| send(pid)).count();
-    let newcomers = slot.members();
-    let newcomers = newcomers.iter().filter(|pid| !members.contains(pid));
-    sent += newcomers.filter(|pid| send(pid)).count();
-    sent > 0
+    let mut sent = signal_listed(slot, &members, signal);
+    let newcomers: Vec<i32> = slot
+        .members()
+        .into_iter()
+        .filter(|pid| !members.contains(pid))
+        .collect();
+    sent |= signal_listed(slot, &newcomers, signal);
+    sent
+}
+
+/// Sends a signal to those of `pids` that are members. A listed pid alone proves nothing: its process
+/// may have ended and the kernel may have given the number to an unrelated process. A pidfd is
+/// therefore opened first, and the signal goes through it only if the number is still listed then.
+fn signal_listed(slot: &Slot, pids: &[i32], signal: Signal) -> bool {
+    let mut sent = false;
+    // In portions, so that a fork loop does not use up all descriptors of the service.
+    for portion in pids.chunks(PIDFDS_MAX) {
+        let opened = portion.iter().filter_map(|pid| {
+            let found = Pid::from_raw(*pid)?;
+            let pidfd = rustix::process::pidfd_open(found, PidfdFlags::empty()).ok()?;
+            Some((*pid, pidfd))
+        });
+        let opened: Vec<(i32, OwnedFd)> = opened.collect();
+        let still: HashSet<i32> = slot.members().into_iter().collect();
+        for (_, pidfd) in opened.iter().filter(|(pid, _)| still.contains(pid)) {
+            sent |= send(pidfd.as_fd(), signal);
+        }
+    }
+    sent
 }
 
 impl Drop for Leader {

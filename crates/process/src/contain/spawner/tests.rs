@@ -199,7 +199,7 @@ async fn a_kind_that_is_asked_for_and_not_there_fails_the_start() {
         cgroup_root: Some(nowhere.path().to_owned()),
         ..Options::default()
     };
-    match Spawner::start(&mut options).unwrap_err() {
+    match Spawner::start(&mut options, Mark::choose()).unwrap_err() {
         StartError::Containment { wanted, reason } => {
             assert_eq!(wanted, "cgroup");
             assert!(reason.contains("cgroup.kill"), "{reason}");
@@ -213,7 +213,9 @@ async fn a_kind_that_is_asked_for_and_not_there_fails_the_start() {
         keeper: Some(vec!["/bin/false".into()]),
         ..Options::default()
     };
-    let error = Spawner::start(&mut options).unwrap_err().to_string();
+    let error = Spawner::start(&mut options, Mark::choose())
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("`reaper`") && error.contains("keeper"),
         "{error}"
@@ -228,7 +230,7 @@ async fn the_next_kind_is_taken_and_the_reason_told() {
         keeper: Some(vec!["/bin/false".into()]),
         ..Options::default()
     };
-    let (spawner, found) = Spawner::start(&mut options).unwrap();
+    let (spawner, found) = Spawner::start(&mut options, Mark::choose()).unwrap();
     assert_eq!(found.kind, ContainmentKind::Group);
     let absent: Vec<_> = found.absent.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(absent, [ContainmentKind::Cgroup, ContainmentKind::Reaper]);
@@ -238,7 +240,7 @@ async fn the_next_kind_is_taken_and_the_reason_told() {
 
 #[test]
 fn without_a_runtime_there_is_no_service() {
-    let started = Spawner::start(&mut Options::default());
+    let started = Spawner::start(&mut Options::default(), Mark::choose());
     assert!(matches!(started, Err(StartError::NoRuntime)));
 }
 

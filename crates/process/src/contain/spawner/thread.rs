@@ -11,21 +11,23 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::Interest;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::fallen::{self, Fallen, Left};
 use super::shared::{Kept, LOOK_AFTER};
 use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
 use crate::contain::running::Place;
 use crate::contain::wait::{self, Child, Zombie};
 use crate::contain::{Found, Request, Running, adopted, cgroup, probe, watched};
+use crate::default_limits::DefaultLimits;
 use crate::error::StartError;
 use crate::launch::{self, LaunchError, Slots};
+use crate::mark::Mark;
 use crate::report::ContainmentKind;
 
 /// How often orphans of processes that go on running are looked after. Nothing announces their end.
@@ -100,6 +102,8 @@ pub(super) struct Settings {
     pub(super) keeper: Option<Vec<OsString>>,
     pub(super) hold: Vec<OwnedFd>,
     pub(super) handle: Handle,
+    pub(super) mark: Mark,
+    pub(super) default_limits: DefaultLimits,
     pub(super) nudge: mpsc::WeakSender<Message>,
 }
 
@@ -141,8 +145,12 @@ struct Thread {
     watch: Option<AbortHandle>,
     /// The look that follows the last one.
     again: Option<AbortHandle>,
-    /// Whether holders of a keeper that died may still be ours to reap.
-    fallen: bool,
+    /// Set while holders of a keeper that died, and what they held, may still be ours to end.
+    fallen: Option<Fallen>,
+    /// The keeper that died last, until the next one is in office: its second keeper still would end
+    /// everything if we died.
+    last: Option<Arc<KeeperLink>>,
+    mark: Mark,
 }
 
 impl Thread {
@@ -154,6 +162,7 @@ impl Thread {
             cgroup_root: settings.cgroup_root.as_deref(),
             keeper: settings.keeper.as_deref(),
             hold: &settings.hold,
+            default_limits: settings.default_limits,
         };
         let chosen = probe::choose(&mut slots, &trials)?;
         let shared = Shared::new(settings.handle, chosen.tree, settings.nudge);
@@ -165,7 +174,9 @@ impl Thread {
             generation: 0,
             watch: None,
             again: None,
-            fallen: false,
+            fallen: None,
+            last: None,
+            mark: settings.mark,
         };
         if let Some(link) = chosen.link {
             // Orphans of processes in cgroups, and holders without a keeper, come to us.
@@ -191,7 +202,7 @@ impl Thread {
             Message::LookAgain => {
                 self.tidy();
                 // Those of a dead keeper end soon, or cannot be killed.
-                if self.fallen {
+                if self.fallen.is_some() {
                     self.look_again();
                 }
             }
@@ -257,11 +268,13 @@ impl Thread {
             return Ok(());
         }
         tracing::error!("the keeper died; everything it kept is ended");
-        drop(self.shared.set_link(self.generation, None));
+        if let Some(dead) = self.shared.set_link(self.generation, None) {
+            self.last = Some(dead);
+        }
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
         }
-        self.fallen = true;
+        self.fallen = Some(Fallen::default());
         self.tidy();
         let started = self.start_keeper().and_then(|link| {
             self.generation = generation;
@@ -285,6 +298,8 @@ impl Thread {
     fn install(&mut self, link: KeeperLink) -> std::io::Result<()> {
         let pidfd = link.pidfd().try_clone_to_owned()?;
         drop(self.shared.set_link(self.generation, Some(Arc::new(link))));
+        // Only now: until here its second keeper was the only one left.
+        self.last = None;
         if let Some(watch) = self.watch.take() {
             watch.abort();
         }
@@ -298,8 +313,10 @@ impl Thread {
         let mut unreaped = self.shared.unreaped();
         unreaped.retain(|pidfd| wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap).is_none());
         drop(unreaped);
-        if self.fallen {
-            self.fallen = keeper::reap_fallen_holders() > 0;
+        if let Some(fallen) = &mut self.fallen {
+            if fallen.end(&self.mark) == Left::Nobody {
+                self.fallen = None;
+            }
         }
         if let Some(tree) = self.shared.tree() {
             adopted::reap(|pid| {
@@ -318,7 +335,7 @@ impl Thread {
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
             if let Ok(events) = tree.events() {
-                wait_until_empty(&events);
+                cgroup::wait_until_empty(&events, STOP_MAX);
             }
         }
         self.tidy();
@@ -327,23 +344,11 @@ impl Thread {
         {
             tracing::error!(path = %tree.path().display(), "a cgroup is left with somebody in it");
         }
-        drop(self.shared.set_link(self.generation, None));
-    }
-}
-
-/// Until nobody is in the cgroup, or [`STOP_MAX`] passed.
-fn wait_until_empty(events: &OwnedFd) {
-    let step = Timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000_000,
-    };
-    let steps = STOP_MAX.as_millis() / 100;
-    for _ in 0..steps {
-        if cgroup::says_empty(events.as_fd()) {
-            return;
+        let keeper = self.shared.set_link(self.generation, None);
+        if keeper.is_some() || self.last.is_some() {
+            drop((keeper, self.last.take()));
+            fallen::end_all(&self.mark, STOP_MAX);
         }
-        let mut fds = [PollFd::new(events, PollFlags::PRI)];
-        let _ = rustix::event::poll(&mut fds, Some(&step));
     }
 }
 

@@ -106,7 +106,15 @@ fn nothing_of_this_process_is_inherited_that_should_not_be_or_changed() {
             let held = Held::start(&mut slots, &cat(), None);
             assert_eq!(own_state(), before);
             assert_eq!(before["Umask"], "0077");
-            assert_eq!(held.status("Umask"), "0022");
+            // What this process's own mask takes away, a child's does too.
+            assert_eq!(held.status("Umask"), "0077");
+            rustix::process::umask(rustix::fs::Mode::empty());
+            let open = Held::start(&mut slots, &cat(), None);
+            assert_eq!(open.status("Umask"), "0022");
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o750));
+            let mixed = Held::start(&mut slots, &cat(), None);
+            assert_eq!(mixed.status("Umask"), "0772");
+            assert_eq!(own_state()["Umask"], "0750");
             for field in ["SigBlk", "SigIgn", "SigCgt"] {
                 assert_eq!(held.status(field), "0000000000000000", "{field}");
             }

@@ -64,7 +64,7 @@ async fn descriptors_to_hold_are_held_by_the_keeper_and_let_go_at_the_stop() {
             hold: vec![theirs.into()],
             ..Options::default()
         };
-        let (spawner, _) = Spawner::start(&mut options).unwrap();
+        let (spawner, _) = Spawner::start(&mut options, Mark::choose()).unwrap();
         assert!(options.hold.is_empty());
         ours.set_nonblocking(true).unwrap();
         let held = |ours: &mut std::os::unix::net::UnixStream| ours.read(&mut [0]).is_err();

@@ -37,7 +37,7 @@ pub(super) fn spawner(kind: ContainmentKind) -> Option<(Spawner, Found)> {
         containment: Some(kind),
         ..Options::default()
     };
-    match Spawner::start(&mut options) {
+    match Spawner::start(&mut options, Mark::choose()) {
         Ok(started) => Some(started),
         Err(StartError::Containment { wanted, reason }) => {
             // The test harness swallows what the macros print.
@@ -72,6 +72,7 @@ pub(super) fn request(argv: &[&str], io: Io) -> (Request, OurEnds) {
         containment: Containment::Tree,
         memory_max: None,
         pids_max: None,
+        default_limits: Defaults::Skip,
     };
     (request, ours)
 }
