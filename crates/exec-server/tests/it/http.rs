@@ -15,7 +15,7 @@ use turnlane_testkit::wait::{DEADLINE, within};
 
 use crate::support::{Wire, service};
 
-const TOKEN: &str = "a-token-that-nobody-guesses";
+const TOKEN: &str = "a-token-that-nobody-ever-guesses";
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
@@ -27,7 +27,7 @@ struct Guarded {
 }
 
 fn guarded(options: Options) -> Guarded {
-    let auth = CapabilityToken::new(&Secret::new(TOKEN));
+    let auth = CapabilityToken::new(&Secret::new(TOKEN)).unwrap();
     let listen = turnlane_rpc::listen::Options {
         head_time_max: Duration::from_millis(300),
         ..options.listen()

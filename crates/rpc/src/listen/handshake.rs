@@ -177,11 +177,7 @@ fn judge(request: &Request<Incoming>, policy: &Policy) -> Verdict {
     check(&head, policy)
 }
 
-async fn answer(
-    verdict: Verdict,
-    request: Request<Incoming>,
-    visit: &Visit<'_>,
-) -> HttpResponse {
+async fn answer(verdict: Verdict, request: Request<Incoming>, visit: &Visit<'_>) -> HttpResponse {
     let site = visit.site;
     let response = match verdict {
         Verdict::WebSocket {

@@ -158,9 +158,15 @@ mod tests {
         assert_eq!(window.end(almost), None);
         assert!(!window.count(RefusalKind::Token, almost));
         let held_back = window.end(now + WINDOW).unwrap();
-        assert_eq!(held_back[RefusalKind::Token as usize], 1_000 - LINES_MAX + 1);
+        assert_eq!(
+            held_back[RefusalKind::Token as usize],
+            1_000 - LINES_MAX + 1
+        );
         assert_eq!(held_back[RefusalKind::User as usize], 0);
-        assert!(window.count(RefusalKind::Token, now + WINDOW), "a new window");
+        assert!(
+            window.count(RefusalKind::Token, now + WINDOW),
+            "a new window"
+        );
         assert_eq!(KINDS, RefusalKind::Accept as usize + 1);
     }
 }
