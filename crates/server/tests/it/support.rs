@@ -145,6 +145,7 @@ impl World {
             process_spawn: ProcessSpawn::Allow,
             on_interrupt: AfterInterrupt::Continue,
             features: turnlane_server::features(),
+            refuse_peer: None,
         });
         Self {
             runtime,

@@ -69,22 +69,39 @@ fn the_token_decides_about_a_websocket() {
     let malformed = "401 invalid authorization header";
     let rows: [(&[&str], &str); 22] = [
         (&[BEARER], "websocket"),
-        (&["authorization: bearer recognisable-token-that-is-longer"], "websocket"),
-        (&["authorization: BEARER  recognisable-token-that-is-longer"], "websocket"),
+        (
+            &["authorization: bearer recognisable-token-that-is-longer"],
+            "websocket",
+        ),
+        (
+            &["authorization: BEARER  recognisable-token-that-is-longer"],
+            "websocket",
+        ),
         (&[], missing),
         (&["authorization: Bearer other"], wrong),
         (&["authorization: Bearer recognisable-toke"], wrong),
-        (&["authorization: Bearer recognisable-token-that-is-longer."], wrong),
+        (
+            &["authorization: Bearer recognisable-token-that-is-longer."],
+            wrong,
+        ),
         (&["authorization: Bearer Recognisable-token"], wrong),
         (&["authorization: Basic x"], malformed),
         (&["authorization: Bearer"], malformed),
         (&["authorization: Bearer "], malformed),
-        (&["authorization: recognisable-token-that-is-longer"], malformed),
-        (&["authorization: Bearer recognisable-token-that-is-longer x"], malformed),
+        (
+            &["authorization: recognisable-token-that-is-longer"],
+            malformed,
+        ),
+        (
+            &["authorization: Bearer recognisable-token-that-is-longer x"],
+            malformed,
+        ),
         (&[BEARER, BEARER], malformed),
         (&["authorization: Bearer tök"], malformed),
         (
-            &["sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer"],
+            &[
+                "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer",
+            ],
             "websocket turnlane.v1",
         ),
         (
@@ -101,10 +118,15 @@ fn the_token_decides_about_a_websocket() {
             wrong,
         ),
         (
-            &["sec-websocket-protocol: turnlane.token.recognisable-token-that-is-longer, turnlane.token.other"],
+            &[
+                "sec-websocket-protocol: turnlane.token.recognisable-token-that-is-longer, turnlane.token.other",
+            ],
             wrong,
         ),
-        (&["cookie: token=recognisable-token-that-is-longer"], missing),
+        (
+            &["cookie: token=recognisable-token-that-is-longer"],
+            missing,
+        ),
     ];
     for (headers, expected) in rows {
         assert_eq!(opened(headers), expected, "{headers:?}");
@@ -113,7 +135,8 @@ fn the_token_decides_about_a_websocket() {
 
 #[test]
 fn a_header_wins_over_a_subprotocol() {
-    let good = "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer";
+    let good =
+        "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer";
     let bad = "sec-websocket-protocol: turnlane.v1, turnlane.token.other";
     assert_eq!(opened(&[BEARER, bad]), "websocket turnlane.v1");
     assert_eq!(
@@ -128,7 +151,10 @@ fn a_header_wins_over_a_subprotocol() {
 
 #[test]
 fn a_token_in_the_url_is_not_looked_at() {
-    for uri in ["GET /?token=recognisable-token-that-is-longer", "GET /recognisable-token-that-is-longer"] {
+    for uri in [
+        "GET /?token=recognisable-token-that-is-longer",
+        "GET /recognisable-token-that-is-longer",
+    ] {
         let headers: Vec<_> = UPGRADE.iter().chain(&[HOST]).copied().collect();
         assert_eq!(
             answer(&policy(), uri, &headers),
