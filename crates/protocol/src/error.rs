@@ -37,7 +37,7 @@ const QUOTED_CHARS_MAX: usize = 64;
 
 /// How many characters a message or a text in `data` has at most: none is that long by itself, but
 /// some repeat what another program said.
-const MESSAGE_CHARS_MAX: usize = 2_000;
+const MESSAGE_CHARS_MAX: usize = 500;
 
 /// The `error` member of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

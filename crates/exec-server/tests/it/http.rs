@@ -73,6 +73,22 @@ async fn ask(addr: SocketAddr, head: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_peer_gets_no_answer() {
+    let options = Options {
+        refuse_peer: Some(turnlane_rpc::listen::PeerFilter::new(|_| true)),
+        ..Options::default()
+    };
+    let guarded = guarded(options);
+    let mut stream = TcpStream::connect(guarded.addr).await.unwrap();
+    let read = within("the end", DEADLINE, stream.read(&mut [0])).await;
+    assert_eq!(
+        read.unwrap().unwrap_or(0),
+        0,
+        "closed before anything was read"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn checks_come_in_the_order_of_the_table() {
     let guarded = guarded(Options::default());
     let addr = guarded.addr;
