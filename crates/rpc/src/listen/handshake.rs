@@ -52,6 +52,13 @@ pub(super) enum HandshakeError {
 /// Too many admitted connections are open.
 struct Overloaded;
 
+/// A request that was let in. Its connection counts against the limit until it ends.
+struct Admitted {
+    permit: OwnedSemaphorePermit,
+    /// The connection itself, if it becomes a websocket.
+    upgrade: Option<OnUpgrade>,
+}
+
 /// A connection that is not admitted yet, as the steps of its handshake need it.
 pub(super) struct Visit<'a> {
     pub(super) site: &'a Site,
@@ -99,17 +106,19 @@ pub(super) async fn http(
     policy: &Policy,
     visit: &Visit<'_>,
 ) -> Result<Option<Duplex>, HandshakeError> {
-    let switched: Mutex<Option<(OnUpgrade, Option<OwnedSemaphorePermit>)>> = Mutex::new(None);
+    let admitted: Mutex<Option<Admitted>> = Mutex::new(None);
     let service = service_fn(|mut request: Request<Incoming>| {
-        let mut judged = visit.judge(&request, policy);
-        if let Ok((Verdict::WebSocket { .. }, permit)) = &mut judged {
-            let mut switched = switched.lock().unwrap_or_else(PoisonError::into_inner);
-            *switched = Some((hyper::upgrade::on(&mut request), permit.take()));
-        }
+        let judged = visit.judge(&request, policy).map(|(verdict, permit)| {
+            let is_websocket = matches!(verdict, Verdict::WebSocket { .. });
+            *admitted.lock().unwrap_or_else(PoisonError::into_inner) = permit.map(|permit| {
+                let upgrade = is_websocket.then(|| hyper::upgrade::on(&mut request));
+                Admitted { permit, upgrade }
+            });
+            verdict
+        });
         async move {
             let response = match judged {
-                // A plain request counts until its answer is made.
-                Ok((verdict, _permit)) => answer(verdict, request, visit).await,
+                Ok(verdict) => answer(verdict, request, visit).await,
                 Err(Overloaded) => closing(text(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "too many connections",
@@ -129,12 +138,16 @@ pub(super) async fn http(
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades()
         .await?;
-    let switched = switched.into_inner();
-    let Some((upgrade, permit)) = switched.unwrap_or_else(PoisonError::into_inner) else {
+    let admitted = admitted.into_inner();
+    let Some(Admitted {
+        permit,
+        upgrade: Some(upgrade),
+    }) = admitted.unwrap_or_else(PoisonError::into_inner)
+    else {
         return Ok(None);
     };
     let mut duplex = Socket::websocket(upgrade.await?, Role::Server)?;
-    duplex.permit = permit;
+    duplex.permit = Some(permit);
     Ok(Some(duplex))
 }
 

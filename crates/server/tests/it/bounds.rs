@@ -268,6 +268,9 @@ async fn a_name_stored_without_a_bound_does_not_spoil_the_list() {
     let world = World::start(ECHO).await;
     let mut client = world.knowing_client().await;
     let thread = client.thread().await;
+    // A thread without a turn is not listed.
+    let turn = client.turn(&thread, "hi").await;
+    client.ended(&turn).await;
     // What an earlier version took from its clients.
     let id = thread.parse().unwrap();
     let long = "ü".repeat(LONG);
