@@ -142,6 +142,7 @@ impl Assembly {
                 OnInterrupt::Pause => AfterInterrupt::Pause,
             },
             features: turnlane_server::features(),
+            refuse_peer: None,
         });
         Ok(Self {
             server,

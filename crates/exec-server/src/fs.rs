@@ -32,6 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use turnlane_protocol::error::{ErrorObject, INTERNAL_ERROR};
 use turnlane_protocol::exec_server::{file_uri, fs};
+use turnlane_protocol::strict;
 
 use failure::{Failure, Result};
 use guard::Links;
@@ -144,7 +145,7 @@ fn answer_of(method: &str) -> Option<Answer> {
 
 /// The params of a call; absent ones are read as null.
 fn params<T: DeserializeOwned>(raw: Option<&RawValue>) -> Result<T> {
-    serde_json::from_str(raw.map_or("null", RawValue::get)).map_err(Failure::Params)
+    strict::read(raw.map_or("null", RawValue::get).as_bytes()).map_err(Failure::Params)
 }
 
 fn encoded<T: Serialize>(result: &T) -> Result<Box<RawValue>> {

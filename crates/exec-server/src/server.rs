@@ -138,6 +138,10 @@ impl Server {
         lock(&self.shared.listeners).push(listener.handle());
         let stopping = self.shared.stopping.clone();
         let (scraped, server) = (self.clone(), self.clone());
+        let listener = match &self.shared.options.refuse_peer {
+            Some(filter) => listener.refuse_peers(filter.clone()),
+            None => listener,
+        };
         let listener = listener
             .on_ready(move || {
                 let serves = !stopping.is_cancelled();

@@ -6,11 +6,13 @@
 //!
 //! When to ask, whom, and for how long is the runtime's business.
 
+mod decision;
 mod questions;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use decision::Decision;
 pub use questions::{
     ContentItem, DynamicToolCallAnswer, DynamicToolCallParams, GrantScope,
     PermissionsApprovalAnswer, PermissionsApprovalParams, UserInputAnswer, UserInputAnswers,
@@ -37,38 +39,6 @@ pub const LIST_METHOD: &str = "approval/list";
 /// Decides what is open without being subscribed.
 pub const RESPOND_METHOD: &str = "approval/respond";
 
-/// What somebody decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum Decision {
-    /// Yes, once.
-    Accept,
-    /// Yes, and the same again while the thread is loaded.
-    AcceptForSession,
-    /// Yes, and every command that begins like this.
-    AcceptWithExecpolicyAmendment {
-        /// The beginning of the command, word by word.
-        execpolicy_amendment: Vec<String>,
-    },
-    /// No; the model is told and the turn goes on.
-    Decline,
-    /// No; the turn is stopped.
-    Cancel,
-}
-
-impl Decision {
-    /// Whether the thing may be done.
-    pub fn is_accept(&self) -> bool {
-        match self {
-            Self::Accept | Self::AcceptForSession | Self::AcceptWithExecpolicyAmendment { .. } => {
-                true
-            }
-            Self::Decline | Self::Cancel => false,
-        }
-    }
-}
-
 /// A decision somebody may make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -80,9 +50,11 @@ pub enum OfferedDecision {
     Unlisted(Value),
 }
 
-/// The answer to both kinds of requests.
+/// The answer to both kinds of requests. A member beside the decision might limit it, so an answer
+/// with one is no decision that we know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct ApprovalAnswer {
     /// What was decided.
     pub decision: Decision,

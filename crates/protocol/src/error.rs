@@ -35,6 +35,10 @@ pub const OVERLOADED: i64 = -32001;
 /// How many characters of a caller's own word (a method, an enum value) an error text repeats.
 const QUOTED_CHARS_MAX: usize = 64;
 
+/// How many characters a message or a text in `data` has at most: none is that long by itself, but
+/// some repeat what another program said.
+const MESSAGE_CHARS_MAX: usize = 500;
+
 /// The `error` member of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -55,7 +59,7 @@ impl ErrorObject {
         let data = Map::from_iter([("reason".to_owned(), Value::from(reason.as_str()))]);
         Self {
             code,
-            message: message.into(),
+            message: cut(message.into()),
             data: Some(Value::Object(data)),
         }
     }
@@ -64,7 +68,7 @@ impl ErrorObject {
     pub fn bare(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
-            message: message.into(),
+            message: cut(message.into()),
             data: None,
         }
     }
@@ -79,7 +83,11 @@ impl ErrorObject {
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         if let Some(Value::Object(data)) = &mut self.data {
-            data.insert(key.to_owned(), value.into());
+            let value = match value.into() {
+                Value::String(text) => Value::String(cut(text)),
+                other => other,
+            };
+            data.insert(key.to_owned(), value);
         }
         self
     }
@@ -182,6 +190,15 @@ fn quoted(word: &str) -> &str {
         Some((end, _)) => &word[..end],
         None => word,
     }
+}
+
+/// The beginning of a text that is too long for an error.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Serde's message without its position, and without the content of strings it quotes.

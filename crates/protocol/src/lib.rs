@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approval;
+pub mod bounds;
 pub mod envelope;
 pub mod error;
 pub mod exec_events;
@@ -56,6 +57,7 @@ pub mod queue;
 pub mod schedule;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod strict;
 pub mod thread;
 pub mod turn;
 pub mod turn_error;

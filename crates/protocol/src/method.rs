@@ -114,7 +114,7 @@ pub use turn_steer::{TurnSteerAnswer, TurnSteerParams};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Done {}
 
-/// Params of a method that has none; whatever is sent is ignored.
+/// Params of a method that has none; members that are sent are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoParams {}

@@ -2,6 +2,7 @@
 //!
 //! The invariant here: absent and null params mean `{}`, so a method whose fields are all optional
 //! can be called without any, and one with a required field gets the same refusal either way.
+//! Params are an object: an array is refused, as in everything that [`strict`] reads.
 //! Unknown fields are ignored by the types themselves: none of them denies any.
 //!
 //! What an error is answered with is [`ErrorObject::invalid_params`](crate::error::ErrorObject).
@@ -9,9 +10,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::strict;
+
 /// Reads params; none at all are read as an empty object.
 pub fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, serde_json::Error> {
-    serde_json::from_str(raw.map_or("{}", RawValue::get))
+    strict::read(raw.map_or("{}", RawValue::get).as_bytes())
 }
 
 /// Reads params that must be there, as for `initialize`.
@@ -19,7 +22,7 @@ pub fn read_required<'a, T: Deserialize<'a>>(
     raw: Option<&'a RawValue>,
 ) -> Result<T, serde_json::Error> {
     match raw {
-        Some(raw) => serde_json::from_str(raw.get()),
+        Some(raw) => strict::read(raw.get().as_bytes()),
         None => Err(serde::de::Error::missing_field("params")),
     }
 }

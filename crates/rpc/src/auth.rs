@@ -20,7 +20,7 @@ mod secret;
 mod signed;
 mod token_file;
 
-pub use capability::CapabilityToken;
+pub use capability::{CapabilityToken, TOKEN_BYTES_MIN};
 pub use clock::Clock;
 pub use error::AuthError;
 pub use options::{AuthMode, AuthOptions};

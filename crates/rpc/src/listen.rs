@@ -14,7 +14,9 @@
 //! [`Listener::run`] is one task that accepts. Each connection becomes a task of its own, so a slow
 //! client delays nobody; such a task ends with its handshake, after [`Options::head_time_max`] for
 //! the head and [`REQUEST_TIME_MAX`] for everything. There are no channels: a finished connection is
-//! given to a closure. The tasks are bounded by the [`ConnectionLimit`] plus a few short refusals.
+//! given to a closure. The tasks are bounded by [`Options::unadmitted_max`] (connections that have
+//! proved nothing yet; the oldest makes way for a new one) plus the [`ConnectionLimit`]. One more
+//! task writes the summaries of `refusal_log.rs`.
 //! Cancelling the token ends the accepting task and the handshakes under way; a failure to accept
 //! (no file descriptors left) is waited out and never ends it.
 
@@ -27,8 +29,11 @@ mod host;
 mod limit;
 mod options;
 mod overload;
+mod peer;
+mod refusal_log;
 mod service;
 mod socket;
+mod unadmitted;
 mod unix;
 mod upgrade;
 mod url;
@@ -41,11 +46,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 
-pub use arrival::{Accepted, AdmittedBy, PeerAddr, REQUEST_TIME_MAX};
+pub use arrival::{Accepted, AdmittedBy, REQUEST_TIME_MAX};
 pub use check::{OwnOrigin, Paths};
 pub use error::ListenError;
 pub use limit::{CONNECTIONS_MAX, ConnectionLimit};
-pub use options::Options;
+pub use options::{Options, UNADMITTED_MAX};
+pub use peer::{PeerAddr, PeerFilter};
 pub use service::{Bound, Handle, Listener};
 pub use url::{ListenUrl, ListenUrlError};
 
@@ -53,6 +59,8 @@ pub(crate) use socket::{Socket, Stream, tcp_socket};
 pub(crate) use upgrade::{WEBSOCKET_VERSION, accept_key, has_token};
 
 use counters::Counters;
+use refusal_log::RefusalLog;
+use tokio::sync::Semaphore;
 
 /// What an HTTP handler answers.
 pub type HttpResponse = Response<Full<Bytes>>;
@@ -67,6 +75,9 @@ struct Site {
     ready: Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync>,
     http: Option<HttpHandler>,
     counters: Arc<Counters>,
+    refusals: RefusalLog,
+    /// One permit for each peer check that runs.
+    peer_checks: Arc<Semaphore>,
 }
 
 #[cfg(test)]

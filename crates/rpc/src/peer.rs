@@ -16,6 +16,7 @@
 //! when the outbox is drained or given up; either makes the other end. When the last `Peer` and
 //! the `Inbox` are dropped, what waits is written and the connection is closed.
 
+mod answered_id;
 mod budget;
 mod incoming;
 mod limits;
@@ -38,6 +39,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use turnlane_protocol::envelope::{RequestId, encode_notification, encode_request};
+use turnlane_protocol::strict;
 
 pub use budget::{Budget, UNANSWERED_IN_PROCESS_MAX};
 pub use incoming::{Inbox, Incoming, Notification, Params, Request, Responder};
@@ -183,7 +185,7 @@ impl Peer {
             encode_request(&RequestId::from(id), method, params).map_err(CallError::Encode)?;
         self.core().outbox.writable().await;
         let answer = self.request(id, frame.into())?.answer().await?;
-        serde_json::from_slice(&answer).map_err(CallError::Decode)
+        strict::read(&answer).map_err(CallError::Decode)
     }
 
     /// [`Peer::call`] with a time limit.

@@ -4,12 +4,13 @@
 //! task that ends hands what came too late to a task loaded anew before anybody else can reach it.
 //!
 //! Theory of operation: one map behind a lock that is held for a few instructions. A lane's task is
-//! spawned when somebody needs it and leaves the map itself when its rules say so.
+//! spawned when somebody needs it and leaves the map itself when its rules say so. A sender that meets
+//! a task which is ending, or one that panicked and is being recovered, waits until the map changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use turnlane_protocol::thread::ThreadStatus;
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
@@ -38,6 +39,8 @@ pub(crate) struct Lanes {
     loaded: Mutex<Map>,
     /// How many are loaded, for whoever waits for the last one.
     count: watch::Sender<usize>,
+    /// Notified after a lane has left the map or was replaced in it.
+    replaced: Notify,
 }
 
 #[derive(Default)]
@@ -53,6 +56,7 @@ impl Lanes {
             ephemeral: Ephemeral::default(),
             loaded: Mutex::new(Map::default()),
             count: watch::Sender::new(0),
+            replaced: Notify::new(),
         })
     }
 
@@ -74,6 +78,8 @@ impl Lanes {
     ) -> Result<(), Error> {
         let mut command = Some(command);
         loop {
+            // Made before the look into the map: whatever changes there afterwards wakes it.
+            let replaced = self.replaced.notified();
             let Some(lane) = self.get_or_load(thread, None, &mut command) else {
                 return Err(Error::Stopping);
             };
@@ -82,10 +88,10 @@ impl Lanes {
             };
             match lane.commands.send(given).await {
                 Ok(()) => return Ok(()),
-                // The task is ending; the next one is about to be there.
+                // The task is ending, or has panicked. Recovering it takes as long as the store does.
                 Err(refused) => command = Some(refused.0),
             }
-            tokio::task::yield_now().await;
+            replaced.await;
         }
     }
 
@@ -97,6 +103,7 @@ impl Lanes {
     ) -> Result<(), Command> {
         let mut command = command;
         loop {
+            let replaced = self.replaced.notified();
             let Some(lane) = self.map().lanes.get(&thread).cloned() else {
                 return Err(command);
             };
@@ -104,7 +111,7 @@ impl Lanes {
                 Ok(()) => return Ok(()),
                 Err(refused) => command = refused.0,
             }
-            tokio::task::yield_now().await;
+            replaced.await;
         }
     }
 
@@ -214,6 +221,7 @@ impl Lanes {
         }
         shared.forget_revision(thread);
         self.map().lanes.remove(&thread);
+        self.replaced.notify_waiters();
         self.count.send_modify(|count| *count -= 1);
         self.shared.work.notify_one();
     }
@@ -243,9 +251,11 @@ impl Lanes {
                 }
                 map.lanes.insert(thread, lane.clone());
                 self.spawn(thread, &lane, commands, None);
+                self.replaced.notify_waiters();
                 return;
             }
             map.lanes.remove(&thread);
+            self.replaced.notify_waiters();
             // With the lane, so that nobody loads it again.
             self.ephemeral.remove(thread)
         };
@@ -323,3 +333,6 @@ fn new_lane() -> (Loaded, mpsc::Receiver<Command>) {
     };
     (lane, receiver)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::handshake::{Capabilities, ClientInfo};
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::notification::method;
+use turnlane_protocol::strict;
 use turnlane_rpc::{CloseReason, Inbox, Incoming, Outgoing, Peer, Request, Scope};
 use turnlane_runtime::Handle;
 
@@ -282,7 +283,7 @@ fn thread_of(raw: &[u8]) -> Option<String> {
     struct Named {
         thread_id: String,
     }
-    let named: Named = serde_json::from_slice(raw).ok()?;
+    let named: Named = strict::read(raw).ok()?;
     // However it is spelled, it is the same thread.
     let id = named.thread_id.parse::<ThreadId>();
     Some(id.map_or(named.thread_id, |id| id.to_string()))
@@ -296,7 +297,7 @@ fn process_of(raw: &[u8]) -> Option<String> {
         process_id: Option<String>,
         process_handle: Option<String>,
     }
-    let named: Named = serde_json::from_slice(raw).ok()?;
+    let named: Named = strict::read(raw).ok()?;
     let command = named.process_id.map(|id| format!("command {id}"));
     command.or_else(|| {
         named

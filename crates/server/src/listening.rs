@@ -2,13 +2,17 @@
 //!
 //! The invariants here: what a connection may do depends on what proved that it may connect, and that
 //! is told by the listener, never by the client. A door that nobody has opened yet turns nobody away:
-//! who comes early waits, and whoever asks is told that we are not ready.
+//! who comes early waits, and whoever asks is told that we are not ready. A peer that the server
+//! refuses is served by no listener, whether it came before the server was there or after.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use turnlane_rpc::listen::{Accepted, AdmittedBy, HttpResponse, Listener};
+use turnlane_rpc::listen::{
+    Accepted, AdmittedBy, HttpResponse, Listener, PeerAddr, PeerFilter, REQUEST_TIME_MAX,
+};
 
 use crate::options::PeerKind;
 use crate::server::Server;
@@ -23,7 +27,24 @@ const METRICS_PATH: &str = "/metrics";
 /// listener's limit.
 #[derive(Clone)]
 pub struct Door {
-    server: Arc<watch::Sender<Option<Server>>>,
+    server: Arc<watch::Sender<Option<Behind>>>,
+}
+
+/// The server behind a door.
+#[derive(Clone)]
+struct Behind {
+    server: Server,
+    /// When the door was opened; none for a door that never was closed.
+    since: Option<Instant>,
+}
+
+impl Behind {
+    /// Whether a connection that is accepted now may have passed the listener's filter while there
+    /// was no server whose filter could be asked.
+    fn may_be_unfiltered(&self) -> bool {
+        self.since
+            .is_some_and(|since| since.elapsed() < REQUEST_TIME_MAX)
+    }
 }
 
 impl Door {
@@ -32,7 +53,7 @@ impl Door {
         Self::with(None)
     }
 
-    fn with(server: Option<Server>) -> Self {
+    fn with(server: Option<Behind>) -> Self {
         Self {
             server: Arc::new(watch::Sender::new(server)),
         }
@@ -42,7 +63,8 @@ impl Door {
     pub fn open(&self, server: Server) {
         self.server.send_if_modified(|behind| {
             let is_first = behind.is_none();
-            behind.get_or_insert(server);
+            let since = Some(Instant::now());
+            behind.get_or_insert(Behind { server, since });
             is_first
         });
     }
@@ -56,7 +78,8 @@ impl Door {
     }
 
     fn behind(&self) -> Option<Server> {
-        self.server.borrow().clone()
+        let behind = self.server.borrow();
+        behind.as_ref().map(|behind| behind.server.clone())
     }
 
     /// Serves a listener until `shutdown` is cancelled. Also answers `/readyz` and `/metrics`.
@@ -64,7 +87,9 @@ impl Door {
     /// closed.
     pub async fn run_listener(&self, listener: Listener, shutdown: CancellationToken) {
         let (asked, scraped, door) = (self.clone(), self.clone(), self.clone());
+        let filtered = self.clone();
         let listener = listener
+            .refuse_peers(PeerFilter::new(move |peer| filtered.refuses(peer)))
             .on_ready(move || asked.ready())
             .on_http(move |request| {
                 let is_metrics = request.uri().path() == METRICS_PATH;
@@ -92,15 +117,36 @@ impl Door {
             AdmittedBy::SameUser => PeerKind::Unix,
         };
         let mut behind = self.server.subscribe();
-        let server = tokio::select! {
+        let behind = tokio::select! {
             biased;
             // The sender is ours, so this ends only with a server.
             Ok(found) = behind.wait_for(Option::is_some) => found.clone(),
             () = given_up.cancelled() => None,
         };
-        if let Some(server) = server {
-            server.serve(accepted.duplex, kind).await;
+        let Some(behind) = behind else {
+            return;
+        };
+        if behind.may_be_unfiltered() && self.refuses_late(accepted.peer).await {
+            tracing::debug!(peer = %accepted.peer, "connection refused: the peer may not connect");
+            return;
         }
+        behind.server.serve(accepted.duplex, kind).await;
+    }
+
+    /// Asks the server's filter; without a server nobody is refused yet. May block.
+    fn refuses(&self, peer: &PeerAddr) -> bool {
+        let server = self.behind();
+        server.is_some_and(|server| {
+            let filter = server.shared.options.refuse_peer.as_ref();
+            filter.is_some_and(|filter| filter.refuses(peer))
+        })
+    }
+
+    /// As [`Self::refuses`], off the async threads. A filter that fails refuses.
+    async fn refuses_late(&self, peer: PeerAddr) -> bool {
+        let door = self.clone();
+        let asked = tokio::task::spawn_blocking(move || door.refuses(&peer));
+        asked.await.unwrap_or(true)
     }
 }
 
@@ -108,7 +154,10 @@ impl Server {
     /// Serves a listener until `shutdown` is cancelled. Also answers `/readyz` and `/metrics`.
     /// Connections live on when it returns; [`Server::stop`] ends them.
     pub async fn run_listener(&self, listener: Listener, shutdown: CancellationToken) {
-        let door = Door::with(Some(self.clone()));
+        let door = Door::with(Some(Behind {
+            server: self.clone(),
+            since: None,
+        }));
         door.run_listener(listener, shutdown).await;
     }
 }

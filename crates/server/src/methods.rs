@@ -96,7 +96,7 @@ where
 {
     Box::new(move |call| {
         Box::pin(async move {
-            let outcome = match call.params.parse::<P>() {
+            let outcome = match call.params.parse_bounded::<P>() {
                 Ok(params) => handler(call.cx, params).await,
                 Err(error) => Err(error),
             };
@@ -130,7 +130,7 @@ where
 {
     Box::new(move |call| {
         Box::pin(async move {
-            let outcome = match call.params.parse::<P>() {
+            let outcome = match call.params.parse_bounded::<P>() {
                 Ok(params) => handler(call.cx, params).await,
                 Err(error) => Err(error),
             };
@@ -155,7 +155,7 @@ where
 {
     Box::new(move |call| {
         Box::pin(async move {
-            match call.params.parse::<P>() {
+            match call.params.parse_bounded::<P>() {
                 Ok(params) => handler(call.cx, params, call.responder).await,
                 Err(error) => call.responder.error(&error),
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use turnlane_process::ProcessService;
 use turnlane_protocol::ids::WorkerId;
+use turnlane_rpc::listen::PeerFilter;
 use turnlane_runtime::store::queue::Policies;
 use turnlane_runtime::{AfterInterrupt, Clock, Handle, Settings};
 
@@ -39,6 +40,9 @@ pub struct Options {
     pub on_interrupt: AfterInterrupt,
     /// The namespaces that are built, as `initialize` answers them.
     pub features: Vec<String>,
+    /// Refuses peers of every listener that serves this server, before a byte of their connection is
+    /// read.
+    pub refuse_peer: Option<PeerFilter>,
 }
 
 /// Whether `process/spawn` is served.

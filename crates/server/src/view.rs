@@ -5,6 +5,7 @@
 //! thread, and is left out for an item, so that one bad item hides no history.
 
 mod queue;
+mod short;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ use turnlane_runtime::store::turn::{ItemRow, TurnRow, TurnStatus as StoredStatus
 use turnlane_runtime::store::{Json, ThreadId as StoredThread, TurnId as StoredTurn};
 
 pub(crate) use queue::{ShownRow, queue, queue_state, queued_turn, row_id, shown_row};
+pub(crate) use short::shorten;
 
 /// What is shown of a thread and is in no column of the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

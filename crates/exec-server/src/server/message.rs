@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use turnlane_protocol::envelope::{self, Message, RequestId};
 use turnlane_protocol::error::ErrorObject;
+use turnlane_protocol::strict;
 
 use super::limits;
 
@@ -24,7 +25,7 @@ pub(crate) fn decode(frame: &[u8]) -> Result<Message<'_>, String> {
 
 /// Params as their type; absent ones are null.
 pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, ErrorObject> {
-    serde_json::from_str(raw.unwrap_or(RawValue::NULL).get())
+    strict::read(raw.unwrap_or(RawValue::NULL).get().as_bytes())
         .map_err(|why| ErrorObject::bare_params(&why))
 }
 

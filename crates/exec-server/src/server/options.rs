@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use turnlane_rpc::listen::{self, ConnectionLimit, OwnOrigin, Paths};
+use turnlane_rpc::listen::{self, ConnectionLimit, OwnOrigin, Paths, PeerFilter};
 
 /// Where plain HTTP finds the metrics.
 pub(crate) const METRICS_PATH: &str = "/metrics";
@@ -37,6 +37,9 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// How long the name of a closed process stays taken and its output readable.
     pub retain_after_close: Duration,
+    /// Refuses peers of every listener that the server runs, before a byte of their connection is
+    /// read.
+    pub refuse_peer: Option<PeerFilter>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             retain_after_close: Duration::from_secs(30),
+            refuse_peer: None,
         }
     }
 }

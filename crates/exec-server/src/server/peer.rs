@@ -35,8 +35,8 @@ impl Peer {
 impl From<PeerAddr> for Peer {
     fn from(addr: PeerAddr) -> Self {
         match addr {
-            PeerAddr::Tcp(addr) => Self::Tcp(addr),
-            PeerAddr::Unix { uid } => Self::Unix { uid },
+            PeerAddr::Tcp { remote, .. } => Self::Tcp(remote),
+            PeerAddr::Unix { uid, .. } => Self::Unix { uid },
         }
     }
 }

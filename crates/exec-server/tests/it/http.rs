@@ -15,7 +15,7 @@ use turnlane_testkit::wait::{DEADLINE, within};
 
 use crate::support::{Wire, service};
 
-const TOKEN: &str = "a-token-that-nobody-guesses";
+const TOKEN: &str = "a-token-that-nobody-ever-guesses";
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
@@ -27,7 +27,7 @@ struct Guarded {
 }
 
 fn guarded(options: Options) -> Guarded {
-    let auth = CapabilityToken::new(&Secret::new(TOKEN));
+    let auth = CapabilityToken::new(&Secret::new(TOKEN)).unwrap();
     let listen = turnlane_rpc::listen::Options {
         head_time_max: Duration::from_millis(300),
         ..options.listen()
@@ -70,6 +70,22 @@ async fn ask(addr: SocketAddr, head: &str) -> (u16, String) {
     let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
     let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (status.unwrap_or(0), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_peer_gets_no_answer() {
+    let options = Options {
+        refuse_peer: Some(turnlane_rpc::listen::PeerFilter::new(|_| true)),
+        ..Options::default()
+    };
+    let guarded = guarded(options);
+    let mut stream = TcpStream::connect(guarded.addr).await.unwrap();
+    let read = within("the end", DEADLINE, stream.read(&mut [0])).await;
+    assert_eq!(
+        read.unwrap().unwrap_or(0),
+        0,
+        "closed before anything was read"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,10 +45,11 @@ pub struct PermissionsApprovalParams {
     pub extra: Extra,
 }
 
-/// The answer to [`PERMISSIONS_METHOD`](super::PERMISSIONS_METHOD); nothing granted is a no.
+/// The answer to [`PERMISSIONS_METHOD`](super::PERMISSIONS_METHOD); nothing granted is a no. A member
+/// that we do not know might limit the grant, so an answer with one is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionsApprovalAnswer {
     /// What is granted, as Codex writes it.
     pub permissions: Map<String, Value>,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::bounds::NAME_BYTES_MAX;
+
 /// A string or an integer, as the raw JSON its sender wrote.
 ///
 /// Two ids are equal when their bytes are: `"a"` and `"\u0061"` are different ids, because each
@@ -23,24 +25,33 @@ enum Repr {
     Raw(Arc<str>),
 }
 
-/// The id is null, fractional, out of range, or not a scalar at all.
+/// Why an id cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("id must be a string or an integer")]
-pub struct BadRequestId;
+pub enum BadRequestId {
+    /// It is null, fractional, out of range, or not a scalar at all.
+    #[error("id must be a string or an integer")]
+    WrongType,
+    /// It would be repeated in every answer and error.
+    #[error("`id` has more than {NAME_BYTES_MAX} bytes")]
+    TooLong,
+}
 
 impl RequestId {
     /// Reads an id from the raw JSON text of the `id` member.
     pub fn from_raw(raw: &str) -> Result<Self, BadRequestId> {
+        if raw.len() > NAME_BYTES_MAX {
+            return Err(BadRequestId::TooLong);
+        }
         if raw.starts_with('"') {
             return Ok(Self(Repr::Raw(raw.into())));
         }
         match raw.parse() {
             // A sign that JSON does not have.
-            Ok(_) if raw.starts_with('+') => Err(BadRequestId),
+            Ok(_) if raw.starts_with('+') => Err(BadRequestId::WrongType),
             // The one integer with two spellings in JSON.
             Ok(0) if raw != "0" => Ok(Self(Repr::Raw(raw.into()))),
             Ok(value) => Ok(Self(Repr::Integer(value))),
-            Err(_) => Err(BadRequestId),
+            Err(_) => Err(BadRequestId::WrongType),
         }
     }
 
@@ -154,7 +165,11 @@ mod tests {
             "",
             "+1",
         ] {
-            assert_eq!(RequestId::from_raw(raw), Err(BadRequestId), "{raw}");
+            assert_eq!(
+                RequestId::from_raw(raw),
+                Err(BadRequestId::WrongType),
+                "{raw}"
+            );
         }
     }
 

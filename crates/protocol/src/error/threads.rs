@@ -189,6 +189,7 @@ impl ErrorObject {
 
     /// Something a thread's engine cannot do.
     pub fn unsupported_by_engine(engine: &str, method: &str) -> Self {
+        let engine = quoted(engine);
         let message = format!("engine '{engine}' does not support {method}");
         refused(Reason::UnsupportedByEngine, message).with("engine", engine)
     }

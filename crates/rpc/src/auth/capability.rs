@@ -7,6 +7,10 @@ use subtle::ConstantTimeEq as _;
 
 use super::{AuthError, Secret};
 
+/// A shorter token can be guessed by a program that may try as often as it likes. The tokens we make
+/// have 43 bytes.
+pub const TOKEN_BYTES_MIN: usize = 32;
+
 /// What a capability token must hash to. The token itself is not kept.
 #[derive(Clone)]
 pub struct CapabilityToken {
@@ -14,11 +18,21 @@ pub struct CapabilityToken {
 }
 
 impl CapabilityToken {
-    /// Accepts exactly this token.
-    pub fn new(token: &Secret) -> Self {
-        Self {
-            digest: Sha256::digest(token.expose()).into(),
+    /// Accepts exactly this token, which must be one word of at least [`TOKEN_BYTES_MIN`] visible
+    /// ASCII characters.
+    pub fn new(token: &Secret) -> Result<Self, AuthError> {
+        let token = token.expose();
+        // No client could send such a token: a header carries one word.
+        if !token.iter().all(u8::is_ascii_graphic) {
+            return Err(AuthError::TokenNotOneWord);
         }
+        let bytes = token.len();
+        if bytes < TOKEN_BYTES_MIN {
+            return Err(AuthError::TokenTooShort { bytes });
+        }
+        Ok(Self {
+            digest: Sha256::digest(token).into(),
+        })
     }
 
     /// Accepts the token with this SHA-256, in hexadecimal, so that a server need not know it.
@@ -65,6 +79,24 @@ mod tests {
         assert!(token.accepts(b"abc"));
         for wrong in [&b""[..], b"ab", b"abd", b"abcabc", ABC.as_bytes()] {
             assert!(!token.accepts(wrong));
+        }
+    }
+
+    #[test]
+    fn a_short_token_and_one_with_white_space_are_refused() {
+        let just = "x".repeat(TOKEN_BYTES_MIN);
+        assert!(CapabilityToken::new(&just.into()).is_ok());
+        for short in ["", "a", &"x".repeat(TOKEN_BYTES_MIN - 1)] {
+            let error = CapabilityToken::new(&short.into()).unwrap_err();
+            assert!(matches!(error, AuthError::TokenTooShort { .. }), "{error}");
+            assert!(error.to_string().contains("openssl rand"), "{error}");
+        }
+        for words in [
+            "two words and more than enough bytes",
+            "a\tb\nc".repeat(9).as_str(),
+        ] {
+            let error = CapabilityToken::new(&words.into()).unwrap_err();
+            assert!(matches!(error, AuthError::TokenNotOneWord), "{error}");
         }
     }
 

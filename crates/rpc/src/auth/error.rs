@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::SHARED_SECRET_BYTES_MIN;
+use super::{SHARED_SECRET_BYTES_MIN, TOKEN_BYTES_MIN};
 
 /// Why a token or shared secret cannot be used. Never holds one.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,25 @@ pub enum AuthError {
         mode: u32,
     },
 
+    /// Somebody else owns the file and may change it; the operator makes a new one.
+    #[error(
+        "{} belongs to user {uid}; a token or secret file must belong to you or to root",
+        path.display()
+    )]
+    ForeignOwner {
+        /// The token or secret file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+
+    /// A pipe, a device, a socket or a directory; the operator names a file.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// What was named as a token or secret file.
+        path: PathBuf,
+    },
+
     /// The file does not hold one line of visible ASCII characters.
     #[error("{} must hold one line: {reason}", path.display())]
     Malformed {
@@ -34,8 +53,28 @@ pub enum AuthError {
         reason: &'static str,
     },
 
+    /// Short tokens can be guessed.
+    #[error(
+        "the token has {bytes} bytes and at least {TOKEN_BYTES_MIN} are needed; make one with: \
+         openssl rand -hex 32"
+    )]
+    TokenTooShort {
+        /// Its length.
+        bytes: usize,
+    },
+
+    /// A header carries one word, so no client could show this token.
+    #[error(
+        "the token must be one word of visible ASCII characters; make one with: \
+         openssl rand -hex 32"
+    )]
+    TokenNotOneWord,
+
     /// Short secrets can be guessed from one observed token.
-    #[error("the shared secret has {bytes} bytes; at least {SHARED_SECRET_BYTES_MIN} are needed")]
+    #[error(
+        "the shared secret has {bytes} bytes and at least {SHARED_SECRET_BYTES_MIN} are needed; \
+         make one with: openssl rand -hex 32"
+    )]
     SecretTooShort {
         /// Its length.
         bytes: usize,

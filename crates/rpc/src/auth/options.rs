@@ -91,11 +91,9 @@ impl AuthOptions {
             (Some(_), Some(_)) => Err(AuthError::Usage(
                 "--ws-token-file and --ws-token-sha256 exclude each other",
             )),
-            (Some(file), None) => Ok(CapabilityToken::new(&read_token_file(file)?)),
+            (Some(file), None) => CapabilityToken::new(&read_token_file(file)?),
             (None, Some(hex)) => CapabilityToken::from_sha256_hex(hex),
-            (None, None) => Ok(CapabilityToken::new(&ensure_token_file(
-                default_token_file,
-            )?)),
+            (None, None) => CapabilityToken::new(&ensure_token_file(default_token_file)?),
         }
     }
 

@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::{AuthError, Secret};
 use crate::private_path::{create_private_dir, folder_of, random_name, random_text};
 
@@ -16,16 +18,30 @@ const OPEN_TO_OTHERS: u32 = 0o066;
 
 /// Reads the one line of a token or shared-secret file that nobody else may read or write.
 ///
-/// White space around the line is not part of it. Nothing is written.
+/// White space around the line is not part of it. Nothing is written. The file must be a regular one
+/// that belongs to this user or to root; opening a pipe or a device does not wait.
 pub fn read_token_file(path: &Path) -> Result<Secret, AuthError> {
     let fail = |source| AuthError::File {
         doing: "read",
         path: path.to_owned(),
         source,
     };
-    let file = fs::File::open(path).map_err(fail)?;
+    let file = open(path).map_err(fail)?;
     // Asked of the open file: a path could lead elsewhere the second time.
-    let mode = file.metadata().map_err(fail)?.mode() & 0o7777;
+    let metadata = file.metadata().map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(AuthError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    let uid = metadata.uid();
+    if !is_trusted_owner(uid) {
+        return Err(AuthError::ForeignOwner {
+            path: path.to_owned(),
+            uid,
+        });
+    }
+    let mode = metadata.mode() & 0o7777;
     if mode & OPEN_TO_OTHERS != 0 {
         return Err(AuthError::OpenToOthers {
             path: path.to_owned(),
@@ -51,6 +67,17 @@ pub fn read_token_file(path: &Path) -> Result<Secret, AuthError> {
         return Err(malformed("only visible ASCII characters are allowed"));
     }
     Ok(Secret::new(line))
+}
+
+/// Opens for reading without waiting: for the writer of a pipe, or for a device.
+fn open(path: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::RDONLY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Root may read and change every file anyway.
+fn is_trusted_owner(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 /// Reads the token file, and makes it with a random token first if there is none.
@@ -168,12 +195,50 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("token");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        // Nobody ever writes into the pipe, so an open that waited would hang this test.
+        for path in [pipe.as_path(), &link, Path::new("/dev/null"), home.path()] {
+            let error = ensure_token_file(path).unwrap_err();
+            assert!(matches!(error, AuthError::NotAFile { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_our_own_files_and_those_of_root_are_trusted() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(is_trusted_owner(own) && is_trusted_owner(0));
+        assert!(!is_trusted_owner(own + 1));
+        if own != 0 {
+            // Only root can make a file of somebody else.
+            return;
+        }
+        let (_home, path) = written(b"a-token\n", 0o600);
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        let error = read_token_file(&path).unwrap_err();
+        let is_foreign = matches!(error, AuthError::ForeignOwner { uid: 12_345, .. });
+        assert!(is_foreign, "{error}");
+    }
+
+    #[test]
     fn only_one_line_of_visible_characters_is_a_token() {
         let (_home, path) = written(b" a-token\r\n", 0o400);
         assert_eq!(read_token_file(&path).unwrap().expose(), b"a-token");
 
         let long = vec![b'x'; 5000];
-        let wrong: [&[u8]; 5] = [b"", b"\n", b"two\nlines", b"t\xc3\xb6ken", &long];
+        let wrong: [&[u8]; 6] = [
+            b"",
+            b"\n",
+            b"two\nlines",
+            b"two words",
+            b"t\xc3\xb6ken",
+            &long,
+        ];
         for content in wrong {
             let (_home, path) = written(content, 0o600);
             let error = read_token_file(&path).unwrap_err();

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     auth_failures: AtomicU64,
+    peers_refused: AtomicU64,
     overloads: AtomicU64,
 }
 
@@ -24,6 +25,11 @@ impl Counters {
         self.auth_failures.fetch_add(1, Relaxed);
     }
 
+    /// The owner's filter refused a peer.
+    pub(super) fn peer_refused(&self) {
+        self.peers_refused.fetch_add(1, Relaxed);
+    }
+
     /// A connection was above the limit.
     pub(super) fn overloaded(&self) {
         self.overloads.fetch_add(1, Relaxed);
@@ -31,6 +37,10 @@ impl Counters {
 
     pub(super) fn auth_failures(&self) -> u64 {
         self.auth_failures.load(Relaxed)
+    }
+
+    pub(super) fn peers_refused(&self) -> u64 {
+        self.peers_refused.load(Relaxed)
     }
 
     pub(super) fn overloads(&self) -> u64 {

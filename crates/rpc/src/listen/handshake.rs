@@ -19,10 +19,14 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use super::check::{Policy, RequestHead, Verdict, check};
+use super::overload::refuse;
+use super::refusal_log::RefusalKind;
 use super::socket::{Socket, Stream};
+use super::unadmitted::Place;
 use super::upgrade::WEBSOCKET_VERSION;
 use super::{HttpResponse, PeerAddr, Site};
 use crate::duplex::Duplex;
@@ -45,24 +49,85 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
 }
 
+/// Too many admitted connections are open.
+struct Overloaded;
+
+/// A request that was let in. Its connection counts against the limit until it ends.
+struct Admitted {
+    permit: OwnedSemaphorePermit,
+    /// The connection itself, if it becomes a websocket.
+    upgrade: Option<OnUpgrade>,
+}
+
+/// A connection that is not admitted yet, as the steps of its handshake need it.
+pub(super) struct Visit<'a> {
+    pub(super) site: &'a Site,
+    pub(super) peer: PeerAddr,
+    pub(super) place: &'a Place,
+}
+
+impl Visit<'_> {
+    /// Moves the connection from the unadmitted ones to the admitted ones. `None` if there are too
+    /// many of those.
+    fn admit(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = self.site.options.connections.take();
+        // A connection that was just dropped for a new one is not admitted either.
+        let permit = permit.filter(|_| self.place.leave());
+        if permit.is_none() {
+            self.site.counters.overloaded();
+            if self.site.refusals.admits(RefusalKind::Overload) {
+                tracing::warn!(peer = %self.peer, "connection refused: too many are open");
+            }
+        }
+        permit
+    }
+
+    /// The verdict on a request. One that is let in comes with a permit, or is an error.
+    fn judge(
+        &self,
+        request: &Request<Incoming>,
+        policy: &Policy,
+    ) -> Result<(Verdict, Option<OwnedSemaphorePermit>), Overloaded> {
+        let verdict = judge(request, policy);
+        let permit = match verdict {
+            Verdict::WebSocket { .. } | Verdict::Plain => Some(self.admit().ok_or(Overloaded)?),
+            // Health checks are answered from the unadmitted places, so that they work while all
+            // others are taken.
+            Verdict::Live | Verdict::Ready | Verdict::Refuse { .. } => None,
+        };
+        Ok((verdict, permit))
+    }
+}
+
 /// Websocket or HTTP. `None` when the request was plain HTTP and has been answered.
 pub(super) async fn http(
     socket: Socket,
     head_time_max: Duration,
-    site: &Site,
     policy: &Policy,
-    peer: PeerAddr,
+    visit: &Visit<'_>,
 ) -> Result<Option<Duplex>, HandshakeError> {
-    let upgrade: Mutex<Option<OnUpgrade>> = Mutex::new(None);
+    let admitted: Mutex<Option<Admitted>> = Mutex::new(None);
     let service = service_fn(|mut request: Request<Incoming>| {
-        let verdict = judge(&request, policy);
-        if matches!(verdict, Verdict::WebSocket { .. }) {
-            let mut upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner);
-            *upgrade = Some(hyper::upgrade::on(&mut request));
+        let judged = visit.judge(&request, policy).map(|(verdict, permit)| {
+            let is_websocket = matches!(verdict, Verdict::WebSocket { .. });
+            *admitted.lock().unwrap_or_else(PoisonError::into_inner) = permit.map(|permit| {
+                let upgrade = is_websocket.then(|| hyper::upgrade::on(&mut request));
+                Admitted { permit, upgrade }
+            });
+            verdict
+        });
+        async move {
+            let response = match judged {
+                Ok(verdict) => answer(verdict, request, visit).await,
+                Err(Overloaded) => closing(text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too many connections",
+                )),
+            };
+            Ok::<_, Infallible>(response)
         }
-        async move { Ok::<_, Infallible>(answer(verdict, request, site, peer).await) }
     });
-    let head_bytes_max = site.options.head_bytes_max;
+    let head_bytes_max = visit.site.options.head_bytes_max;
     http1::Builder::new()
         .timer(TokioTimer::new())
         // A client that ends its output right after the request still wants the answer.
@@ -73,21 +138,26 @@ pub(super) async fn http(
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades()
         .await?;
-    let upgrade = upgrade.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let Some(upgrade) = upgrade else {
+    let admitted = admitted.into_inner();
+    let Some(Admitted {
+        permit,
+        upgrade: Some(upgrade),
+    }) = admitted.unwrap_or_else(PoisonError::into_inner)
+    else {
         return Ok(None);
     };
-    Ok(Some(Socket::websocket(upgrade.await?, Role::Server)?))
+    let mut duplex = Socket::websocket(upgrade.await?, Role::Server)?;
+    duplex.permit = Some(permit);
+    Ok(Some(duplex))
 }
 
 /// A unix connection: JSON lines or HTTP, by its first byte.
 pub(super) async fn unix(
     mut stream: UnixStream,
-    site: &Site,
+    head_time_max: Duration,
     policy: &Policy,
-    peer: PeerAddr,
+    visit: &Visit<'_>,
 ) -> Result<Option<Duplex>, HandshakeError> {
-    let head_time_max = site.options.head_time_max;
     let started = Instant::now();
     let mut first = BytesMut::with_capacity(SNIFFED_BYTES);
     timeout(head_time_max, stream.read_buf(&mut first))
@@ -98,10 +168,16 @@ pub(super) async fn unix(
     };
     let socket = Socket::after(first.freeze(), Stream::Unix(stream));
     if byte == b'{' || byte.is_ascii_whitespace() {
-        return Ok(Some(socket.into_lines()));
+        let Some(permit) = visit.admit() else {
+            refuse(socket).await;
+            return Ok(None);
+        };
+        let mut duplex = socket.into_lines();
+        duplex.permit = Some(permit);
+        return Ok(Some(duplex));
     }
     let left = head_time_max.saturating_sub(started.elapsed());
-    http(socket, left, site, policy, peer).await
+    http(socket, left, policy, visit).await
 }
 
 fn judge(request: &Request<Incoming>, policy: &Policy) -> Verdict {
@@ -114,13 +190,9 @@ fn judge(request: &Request<Incoming>, policy: &Policy) -> Verdict {
     check(&head, policy)
 }
 
-async fn answer(
-    verdict: Verdict,
-    request: Request<Incoming>,
-    site: &Site,
-    peer: PeerAddr,
-) -> HttpResponse {
-    let mut response = match verdict {
+async fn answer(verdict: Verdict, request: Request<Incoming>, visit: &Visit<'_>) -> HttpResponse {
+    let site = visit.site;
+    let response = match verdict {
         Verdict::WebSocket {
             accept,
             subprotocol,
@@ -131,7 +203,10 @@ async fn answer(
             detail,
         } => {
             site.counters.refused(status);
-            tracing::warn!(%peer, status = status.as_u16(), reason = detail, "request refused");
+            if site.refusals.admits(kind_of(status)) {
+                let (peer, status) = (visit.peer, status.as_u16());
+                tracing::warn!(%peer, status, reason = detail, "request refused");
+            }
             refusal(status, body)
         }
         Verdict::Live => text(StatusCode::OK, "ok"),
@@ -144,12 +219,25 @@ async fn answer(
             None => text(StatusCode::BAD_REQUEST, "expected a websocket handshake"),
         },
     };
+    closing(response)
+}
+
+/// Ends the connection after this answer.
+fn closing(mut response: HttpResponse) -> HttpResponse {
     // One request per connection: a health check that kept its own would keep one of the few there
     // are. hyper's switch for this would also write `close` into the answer to an upgrade, which
     // strict clients take for a refusal.
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
+}
+
+fn kind_of(status: StatusCode) -> RefusalKind {
+    match status {
+        StatusCode::UNAUTHORIZED => RefusalKind::Token,
+        StatusCode::FORBIDDEN => RefusalKind::Page,
+        _ => RefusalKind::Request,
+    }
 }
 
 fn text(status: StatusCode, body: &'static str) -> HttpResponse {

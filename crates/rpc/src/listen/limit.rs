@@ -1,10 +1,10 @@
-//! How many connections may be open at once.
+//! How many admitted connections may be open at once.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections a server keeps unless told otherwise. Further ones are answered 503.
+/// Admitted connections a server keeps unless told otherwise. Further ones are answered 503.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// A count of open connections; clones share it, so several listeners can have one limit.
@@ -24,7 +24,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// How many are open now, handshakes included.
+    /// How many admitted connections are open now.
     pub fn open(&self) -> usize {
         self.max - self.free.available_permits()
     }

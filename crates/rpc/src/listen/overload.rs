@@ -1,4 +1,7 @@
-//! A short "no" for connections above the limit.
+//! The refusal of a unix connection above the limit that speaks JSON lines.
+//!
+//! The connection stays among the unadmitted ones while it is refused, which bounds how many
+//! refusals run at once.
 
 use std::io;
 use std::time::Duration;
@@ -7,9 +10,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::socket::Socket;
-
-/// Refusals under way at once; above it connections are closed without a word.
-pub(super) const REFUSALS_MAX: usize = 16;
 
 /// For each of the two steps of a refusal.
 const STEP_TIME_MAX: Duration = Duration::from_secs(1);

@@ -16,10 +16,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::arrival::{Accepted, Arrival};
-use super::overload::{REFUSALS_MAX, refuse};
+use super::peer::{CHECKS_MAX, PeerFilter};
+use super::refusal_log::{RefusalKind, RefusalLog};
+use super::unadmitted::Unadmitted;
 use super::unix::UnixSocket;
 use super::{
-    ConnectionLimit, Counters, HttpResponse, ListenError, Options, Site, Socket, Stream, tcp_socket,
+    ConnectionLimit, Counters, HttpResponse, ListenError, Options, Site, Stream, tcp_socket,
 };
 use crate::auth::WsAuth;
 
@@ -90,8 +92,22 @@ impl Listener {
             ready: Arc::new(|| Ok(())),
             http: None,
             counters: Arc::default(),
+            refusals: RefusalLog::default(),
+            peer_checks: Arc::new(Semaphore::new(CHECKS_MAX)),
         };
         Self { source, auth, site }
+    }
+
+    /// Refuses peers that `filter` refuses, besides those that [`Options::refuse_peer`] refuses. For
+    /// a filter that only exists after the socket is bound.
+    #[must_use]
+    pub fn refuse_peers(mut self, filter: PeerFilter) -> Self {
+        let options = &mut self.site.options;
+        options.refuse_peer = Some(match options.refuse_peer.take() {
+            Some(first) => first.or(filter),
+            None => filter,
+        });
+        self
     }
 
     /// What `/readyz` answers: 200, or 503 with the reason that `ready` gives, which everybody may
@@ -146,8 +162,11 @@ impl Listener {
     ) {
         let Self { source, auth, site } = self;
         let (site, accepted) = (Arc::new(site), Arc::new(accepted));
-        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+        let options = &site.options;
+        let unadmitted = Unadmitted::new(options.unadmitted_max, options.unadmitted_time_min);
         let mut tasks = JoinSet::new();
+        let summarised = Arc::clone(&site);
+        tasks.spawn(async move { summarised.refusals.summarise().await });
         let mut pause = ACCEPT_PAUSE_MIN;
         loop {
             let arrived = tokio::select! {
@@ -156,12 +175,14 @@ impl Listener {
                     report_panic(ended);
                     continue;
                 }
-                arrived = source.accept() => arrived,
+                arrived = source.accept(&unadmitted) => arrived,
             };
             let stream = match arrived {
                 Ok(stream) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "accept failed; trying again");
+                    if site.refusals.admits(RefusalKind::Accept) {
+                        tracing::warn!(%error, "accept failed; trying again");
+                    }
                     tokio::select! {
                         () = shutdown.cancelled() => break,
                         () = sleep(pause) => {}
@@ -171,20 +192,9 @@ impl Listener {
                 }
             };
             pause = ACCEPT_PAUSE_MIN;
-            let Some(permit) = site.options.connections.take() else {
-                site.counters.overloaded();
-                tracing::warn!("connection refused: too many are open");
-                if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
-                    tasks.spawn(async move {
-                        refuse(Socket::new(stream)).await;
-                        drop(refusal);
-                    });
-                }
-                continue;
-            };
             let arrival = Arrival {
                 stream,
-                permit,
+                place: unadmitted.enter(),
                 auth: auth.clone(),
                 own_uid: source.uid(),
             };
@@ -196,6 +206,7 @@ impl Listener {
             });
         }
         tasks.shutdown().await;
+        site.refusals.finish();
     }
 }
 
@@ -219,7 +230,9 @@ fn report_panic(ended: Result<(), JoinError>) {
 }
 
 impl Source {
-    async fn accept(&self) -> io::Result<Stream> {
+    /// The next connection, once there is room for it. Loses none when cancelled.
+    async fn accept(&self, unadmitted: &Unadmitted) -> io::Result<Stream> {
+        unadmitted.room().await;
         match self {
             Self::Tcp(listener, _) => Ok(Stream::Tcp(listener.accept().await?.0)),
             Self::Unix(socket) => Ok(Stream::Unix(socket.listener.accept().await?.0)),
@@ -240,7 +253,7 @@ impl Handle {
         &self.bound
     }
 
-    /// Open connections, handshakes included, of all listeners that share the limit.
+    /// Admitted connections of all listeners that share the limit.
     pub fn connections_open(&self) -> usize {
         self.connections.open()
     }
@@ -248,6 +261,11 @@ impl Handle {
     /// Requests without a good token, and unix peers of other users, since the start.
     pub fn auth_failures(&self) -> u64 {
         self.counters.auth_failures()
+    }
+
+    /// Peers that [`Options::refuse_peer`] has refused since the start.
+    pub fn peers_refused(&self) -> u64 {
+        self.counters.peers_refused()
     }
 
     /// Connections above the limit since the start.

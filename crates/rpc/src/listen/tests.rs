@@ -1,9 +1,12 @@
 //! What only the inside can show: a peer that is somebody else.
 
+use std::time::Duration;
+
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
 use super::arrival::receive_unix;
+use super::unadmitted::Unadmitted;
 use super::*;
 
 #[tokio::test]
@@ -16,7 +19,11 @@ async fn another_user_is_turned_away() {
         ready: Arc::new(|| Ok(())),
         http: None,
         counters: Arc::default(),
+        refusals: RefusalLog::default(),
+        peer_checks: Arc::new(Semaphore::new(1)),
     };
-    assert!(receive_unix(ours, Some(uid + 1), &site).await.is_none());
+    let place = Unadmitted::new(1, Duration::ZERO).enter();
+    let received = receive_unix(ours, Some(uid + 1), &site, &place).await;
+    assert!(received.is_none());
     assert_eq!(site.counters.auth_failures(), 1);
 }

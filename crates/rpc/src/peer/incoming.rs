@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use turnlane_protocol::envelope::{ReceivedStamp, RequestId, encode_error, encode_result};
 use turnlane_protocol::error::ErrorObject;
+use turnlane_protocol::strict;
 
 use super::budget::BudgetPermit;
 use super::{Core, Peer};
@@ -63,9 +64,15 @@ impl Params {
         self.0.is_none()
     }
 
-    /// Reads them as `T`; the error is ready to be the answer.
+    /// Reads them as `T`, whose structs must be objects; the error is ready to be the answer.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
-        serde_json::from_slice(self.raw()).map_err(|why| ErrorObject::invalid_params(&why))
+        strict::read(self.raw()).map_err(|why| ErrorObject::invalid_params(&why))
+    }
+
+    /// As [`Self::parse`], with the bounds of [`turnlane_protocol::bounds`] on texts and lists: for
+    /// a server, which stores them and sends them to others.
+    pub fn parse_bounded<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
+        strict::read_params(self.raw()).map_err(|why| ErrorObject::invalid_params(&why))
     }
 }
 

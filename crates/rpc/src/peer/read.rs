@@ -9,6 +9,7 @@ use turnlane_protocol::envelope::{Message, RequestId, decode, encode_error};
 use turnlane_protocol::error::ErrorObject;
 
 use super::Core;
+use super::answered_id::answered_id;
 use super::budget::Budget;
 use super::incoming::{Incoming, Notification, Params, Request, Responder};
 use super::outbox::Until;
@@ -151,29 +152,5 @@ impl Reading {
         if !id.is_some_and(|id| self.core.pending.too_large(id, frame)) {
             self.refuse(None, &ErrorObject::message_too_large(frame.limit));
         }
-    }
-}
-
-/// The id in the first bytes of an answer to one of our requests, whose ids are integers.
-fn answered_id(head: &[u8]) -> Option<i64> {
-    let head = String::from_utf8_lossy(head);
-    let rest = head.split_once("\"id\":")?.1.trim_start();
-    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-    rest[..digits].parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_of_an_answer_is_found_in_its_first_bytes() {
-        assert_eq!(answered_id(br#"{"id":17,"result":{"data":"xxx"#), Some(17));
-        assert_eq!(
-            answered_id(br#"{"jsonrpc":"2.0","id": 5 ,"result"#),
-            Some(5)
-        );
-        assert_eq!(answered_id(br#"{"id":"a","result"#), None);
-        assert_eq!(answered_id(b"nonsense \xff"), None);
     }
 }

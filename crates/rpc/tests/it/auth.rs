@@ -1,7 +1,5 @@
 //! The table of requests and answers, row by row over TCP.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,14 +7,13 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use tracing_subscriber::fmt::MakeWriter;
 use turnlane_rpc::auth::{
     AuthMode, AuthOptions, CapabilityToken, Clock, Secret, SignedBearerToken, WsAuth,
 };
 use turnlane_rpc::connect;
 use turnlane_rpc::listen::{AdmittedBy, Listener, Options};
 
-use crate::support::{BEARER, Served, TOKEN, UPGRADE, independent, loopback};
+use crate::support::{BEARER, Log, Served, TOKEN, UPGRADE, independent, loopback};
 
 const MISSING: &str = "401 missing websocket bearer token";
 const WRONG: &str = "401 invalid websocket bearer token";
@@ -50,20 +47,33 @@ const ROWS: &[(&str, &[&str], &str)] = &[
     ("GET /", &[UPGRADE, BEARER], "101"),
     ("GET /any/path?q", &[UPGRADE, BEARER], "101"),
     ("GET /", &[UPGRADE], MISSING),
-    ("GET /?token=tok-3f9c1b-recognisable", &[UPGRADE], MISSING),
+    (
+        "GET /?token=tok-3f9c1b-long-enough-recognisable",
+        &[UPGRADE],
+        MISSING,
+    ),
     (
         "GET /",
-        &[UPGRADE, "Authorization: Bearer tok-3f9c1b-recognisabl"],
+        &[
+            UPGRADE,
+            "Authorization: Bearer tok-3f9c1b-long-enough-recognisabl",
+        ],
         WRONG,
     ),
     (
         "GET /",
-        &[UPGRADE, "Authorization: Bearer tok-3f9c1b-recognisable2"],
+        &[
+            UPGRADE,
+            "Authorization: Bearer tok-3f9c1b-long-enough-recognisable2",
+        ],
         WRONG,
     ),
     (
         "GET /",
-        &[UPGRADE, "Authorization: Basic tok-3f9c1b-recognisable"],
+        &[
+            UPGRADE,
+            "Authorization: Basic tok-3f9c1b-long-enough-recognisable",
+        ],
         MALFORMED,
     ),
     ("GET /", &[UPGRADE, "Authorization: Basic x"], MALFORMED),
@@ -88,7 +98,7 @@ const ROWS: &[(&str, &[&str], &str)] = &[
         "GET /",
         &[
             UPGRADE,
-            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-recognisable",
+            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-long-enough-recognisable",
         ],
         "101",
     ),
@@ -96,7 +106,7 @@ const ROWS: &[(&str, &[&str], &str)] = &[
         "GET /",
         &[
             UPGRADE,
-            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-recognisablE",
+            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-long-enough-recognisablE",
         ],
         WRONG,
     ),
@@ -105,7 +115,7 @@ const ROWS: &[(&str, &[&str], &str)] = &[
         &[
             UPGRADE,
             "Authorization: Bearer other",
-            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-recognisable",
+            "Sec-WebSocket-Protocol: turnlane.v1, turnlane.token.tok-3f9c1b-long-enough-recognisable",
         ],
         WRONG,
     ),
@@ -320,42 +330,10 @@ fn the_flags_decide_what_is_asked_for() {
     }
 }
 
-/// Everything that is logged, as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 // One thread, so that the subscriber of this thread hears every task.
 #[tokio::test(flavor = "current_thread")]
 async fn no_log_line_and_no_debug_output_holds_a_token() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(log.clone())
-        .with_ansi(false)
-        .finish();
-    // As long as there is only one, a line first met by the thread of another test is asked of that
-    // thread's subscriber, which is none, and stays off everywhere.
-    let _second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
-    let guard = tracing::subscriber::set_default(subscriber);
+    let (log, guard) = Log::capture(tracing::Level::TRACE);
 
     let mut served = Served::with_token(Options::default());
     for (line, headers, _) in ROWS {
@@ -375,7 +353,7 @@ async fn no_log_line_and_no_debug_output_holds_a_token() {
     drop(guard);
 
     let secret = Secret::from(TOKEN);
-    let auth = WsAuth::CapabilityToken(CapabilityToken::new(&secret));
+    let auth = WsAuth::CapabilityToken(CapabilityToken::new(&secret).unwrap());
     let long = Secret::from(TOKEN.repeat(2));
     let signed = WsAuth::SignedBearerToken(SignedBearerToken::new(long).unwrap());
     let listener = Listener::bind_tcp(loopback(), auth.clone(), Options::default()).unwrap();
@@ -384,7 +362,7 @@ async fn no_log_line_and_no_debug_output_holds_a_token() {
          {listener:?} {:?}",
         served.handle
     );
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(
         logged.contains("wrong token"),
         "the log was captured: {logged}"

@@ -82,7 +82,7 @@ async fn readiness_is_asked_of_the_owner() {
 
 #[tokio::test]
 async fn plain_requests_reach_the_handler_after_the_token() {
-    let auth = turnlane_rpc::auth::CapabilityToken::new(&crate::support::TOKEN.into());
+    let auth = turnlane_rpc::auth::CapabilityToken::new(&crate::support::TOKEN.into()).unwrap();
     let options = Options {
         own_origin: OwnOrigin::Refused,
         paths: Paths::Only(vec!["/metrics".to_owned()]),

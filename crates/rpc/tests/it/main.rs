@@ -11,4 +11,5 @@ mod connect;
 mod frames;
 mod independent;
 mod listen;
+mod strangers;
 mod support;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,14 +13,15 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{self, http};
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::fmt::MakeWriter;
 use turnlane_rpc::auth::{CapabilityToken, Secret, WsAuth};
 use turnlane_rpc::listen::{Accepted, Bound, Handle, Listener, Options};
 
 /// No test waits longer for anything.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(2);
 
-pub(crate) const TOKEN: &str = "tok-3f9c1b-recognisable";
-pub(crate) const BEARER: &str = "Authorization: Bearer tok-3f9c1b-recognisable";
+pub(crate) const TOKEN: &str = "tok-3f9c1b-long-enough-recognisable";
+pub(crate) const BEARER: &str = "Authorization: Bearer tok-3f9c1b-long-enough-recognisable";
 
 pub(crate) const UPGRADE: &str = "Upgrade: websocket\r\n\
     Connection: Upgrade\r\n\
@@ -51,7 +53,8 @@ impl Served {
 
     /// On loopback with the capability token.
     pub(crate) fn with_token(options: Options) -> Self {
-        let auth = WsAuth::CapabilityToken(CapabilityToken::new(&Secret::from(TOKEN)));
+        let token = CapabilityToken::new(&Secret::from(TOKEN)).unwrap();
+        let auth = WsAuth::CapabilityToken(token);
         Self::start(Listener::bind_tcp(loopback(), auth, options).unwrap())
     }
 
@@ -157,5 +160,58 @@ pub(crate) async fn independent(addr: SocketAddr, headers: &[(&'static str, Stri
         status: response.status().as_u16(),
         head: format!("{:?}", response.headers()).to_lowercase(),
         body,
+    }
+}
+
+/// Everything that is logged, as text.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Ends a capture when it is dropped.
+pub(crate) struct Capture {
+    _default: tracing::subscriber::DefaultGuard,
+    _second: tracing::Dispatch,
+}
+
+impl Log {
+    /// Captures what this thread logs; a test on one thread hears every one of its tasks.
+    pub(crate) fn capture(level: tracing::Level) -> (Self, Capture) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(log.clone())
+            .with_ansi(false)
+            .finish();
+        // As long as there is only one, a line first met by the thread of another test is asked of
+        // that thread's subscriber, which is none, and stays off everywhere.
+        let sink = tracing_subscriber::fmt().with_writer(io::sink).finish();
+        let capture = Capture {
+            _second: tracing::Dispatch::new(sink),
+            _default: tracing::subscriber::set_default(subscriber),
+        };
+        (log, capture)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }

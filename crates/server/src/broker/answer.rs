@@ -10,17 +10,26 @@ use serde_json::{Map, Value};
 use turnlane_protocol::approval::{
     ApprovalAnswer, Decision, GrantScope, PermissionsApprovalAnswer,
 };
+use turnlane_protocol::strict;
 use turnlane_runtime::WantedPermissions;
+
+/// No answer is longer; a longer one is not read.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The decision in an answer; none when there is none that we know.
 pub(super) fn decision(raw: &[u8], wanted: Option<&WantedPermissions>) -> Option<Decision> {
+    if raw.len() > ANSWER_BYTES_MAX {
+        return None;
+    }
     let Some(wanted) = wanted else {
-        let answer = serde_json::from_slice::<ApprovalAnswer>(raw).ok()?;
+        let answer = strict::read_decision::<ApprovalAnswer>(raw).ok()?;
         return Some(answer.decision);
     };
-    let answer = serde_json::from_slice::<PermissionsApprovalAnswer>(raw).ok()?;
+    let answer = strict::read_decision::<PermissionsApprovalAnswer>(raw).ok()?;
+    // A grant under review is less than a yes, and an engine cannot be told of it.
+    let is_reviewed = answer.strict_auto_review == Some(true);
     let granted = said(&answer.permissions);
-    if granted.is_empty() || granted != said(&wanted.permissions) {
+    if is_reviewed || granted.is_empty() || granted != said(&wanted.permissions) {
         return Some(Decision::Decline);
     }
     Some(match answer.scope {
@@ -72,6 +81,35 @@ mod tests {
             let answer = json!({"permissions": less});
             assert_eq!(decided(&answer, &wanted), Some(Decision::Decline), "{less}");
         }
+    }
+
+    #[test]
+    fn an_array_and_an_answer_with_a_member_twice_are_none() {
+        let plain = |answer: &str| decision(answer.as_bytes(), None);
+        assert_eq!(plain(r#"{"decision":"accept"}"#), Some(Decision::Accept));
+        for odd in [
+            r#"["accept"]"#,
+            r#"{"decision":["accept"]}"#,
+            r#"{"decision":{"accept":null}}"#,
+            r#"{"decision":"decline","decision":"accept"}"#,
+        ] {
+            assert_eq!(plain(odd), None, "{odd}");
+        }
+        let long = format!(r#"{{"decision":"accept"{}}}"#, " ".repeat(ANSWER_BYTES_MAX));
+        assert_eq!(plain(&long), None);
+        let wanted = WantedPermissions {
+            cwd: "/w".to_owned(),
+            permissions: Map::from_iter([("network".to_owned(), json!({"enabled": true}))]),
+        };
+        let granted = |answer: &str| decision(answer.as_bytes(), Some(&wanted));
+        let network = r#"{"network":{"enabled":true}}"#;
+        let yes = format!(r#"{{"permissions":{network}}}"#);
+        assert_eq!(granted(&yes), Some(Decision::Accept));
+        assert_eq!(granted(&format!("[{network}]")), None);
+        let twice = r#"{"permissions":{"network":{"enabled":false},"network":{"enabled":true}}}"#;
+        assert_eq!(granted(twice), None);
+        let reviewed = format!(r#"{{"permissions":{network},"strictAutoReview":true}}"#);
+        assert_eq!(granted(&reviewed), Some(Decision::Decline));
     }
 
     #[test]

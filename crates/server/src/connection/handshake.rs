@@ -29,7 +29,7 @@ impl Connection {
         let InitializeParams {
             client_info,
             capabilities,
-        } = params.parse()?;
+        } = params.parse_bounded()?;
         let options = &self.shared.options;
         let answer = InitializeResult {
             user_agent: user_agent(&system(), std::env::consts::ARCH, &client_info),

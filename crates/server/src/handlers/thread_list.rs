@@ -64,7 +64,10 @@ pub(crate) async fn list(
             ephemeral: false,
         };
         // One thread that cannot be read does not hide the others.
-        data.extend(view::thread(row, seen).ok());
+        data.extend(view::thread(row, seen).ok().map(|mut thread| {
+            view::shorten(&mut thread);
+            thread
+        }));
     }
     let next = next.map(|place| cursors::of_threads(key, direction, From::After, place));
     let back = rows.first().map(|row| {

@@ -14,6 +14,7 @@ use turnlane_runtime::store::lane::{Head, LaneView};
 use turnlane_runtime::store::queue::{Row, RowState};
 use turnlane_runtime::store::{Json, RowId};
 
+use super::short::shorten_queue;
 use super::turn_id;
 
 /// The wire's name of a row.
@@ -24,7 +25,7 @@ pub(crate) fn row_id(id: RowId) -> QueuedTurnId {
 /// A queue in short.
 pub(crate) fn queue(lane: &LaneView) -> QueueSummary {
     let kind = |word: &str| serde_json::from_value(Value::from(word)).ok();
-    QueueSummary {
+    let mut summary = QueueSummary {
         depth: lane.depth,
         paused: lane.paused.as_ref().map(|paused| QueuePaused {
             reason: paused.reason.clone(),
@@ -46,7 +47,9 @@ pub(crate) fn queue(lane: &LaneView) -> QueueSummary {
             }),
             Head::None | Head::Due { .. } | Head::BoundElsewhere { .. } => None,
         },
-    }
+    };
+    shorten_queue(&mut summary);
+    summary
 }
 
 /// What holds a queue, and how much waits in it.

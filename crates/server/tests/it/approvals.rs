@@ -90,6 +90,31 @@ async fn errors_and_nonsense_put_a_client_out_and_are_never_a_yes() {
 }
 
 #[tokio::test]
+async fn only_the_exact_words_of_an_answer_are_a_yes() {
+    for odd in [
+        r#"["accept"]"#,
+        r#"[["accept"]]"#,
+        r#""accept""#,
+        r#"{"decision":["accept"]}"#,
+        r#"{"decision":{"accept":null}}"#,
+        r#"{"decision":"Accept"}"#,
+        r#"{"decision":1}"#,
+        r#"{"decision":"decline","decision":"accept"}"#,
+        r#"{"decision":"accept","unless":"asked again"}"#,
+        r#"{"decision":{"acceptWithExecpolicyAmendment":["touch"]}}"#,
+    ] {
+        let world = World::start(ASKING).await;
+        let mut client = world.client().await;
+        let thread = client.thread().await;
+        let turn = client.turn(&thread, "go").await;
+        let id = asked(&mut client).await["id"].clone();
+        let frame = format!(r#"{{"id":{id},"result":{odd}}}"#);
+        client.0.send_raw(frame).await.unwrap();
+        assert_eq!(said(&mut client, &turn).await, "left it", "{odd}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_comes_back_is_asked_again_with_the_same_id() {
     let world = World::start(ASKING).await;
     let mut one = world.client().await;

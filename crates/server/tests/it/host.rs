@@ -108,6 +108,7 @@ impl Host {
             process_spawn,
             on_interrupt: AfterInterrupt::Continue,
             features: Vec::new(),
+            refuse_peer: None,
         });
         Self {
             server,

@@ -5,6 +5,7 @@
 mod apart;
 mod approvals;
 mod bad_input;
+mod bounds;
 mod codex_words;
 mod command_exec;
 mod embedded;
@@ -20,6 +21,7 @@ mod many_threads;
 mod mishaps;
 mod offers;
 mod paging;
+mod peers;
 mod process_refusals;
 mod process_spawn;
 mod queue;

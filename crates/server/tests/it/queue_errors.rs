@@ -251,7 +251,8 @@ async fn content_that_can_never_be_run_is_refused_at_once() {
     refusal(&error, (-32602, text, "inputTooLarge"));
     assert_eq!(error["data"]["actual_chars"], 1_048_577);
     let mut big = whole(&thread, "x");
-    big["turnStartParams"]["turnTrigger"] = json!("x".repeat(16 * 1024 * 1024));
+    let picture = "A".repeat(16 * 1024 * 1024);
+    big["turnStartParams"]["input"] = image(&format!("data:image/png;base64,{picture}"));
     let error = client.err("thread/queue/add", big).await;
     let text = error["message"].as_str().unwrap();
     assert!(text.starts_with("queued turn is too large: 167"), "{text}");

@@ -134,18 +134,7 @@ impl World {
         let clock = Arc::new(SystemClock);
         let runtime = Runtime::start(store, engines, clock, options);
         let runtime = runtime.await.unwrap();
-        let server = Server::new(Options {
-            runtime: runtime.handle(),
-            service: ProcessService::start(turnlane_process::Options::default()).unwrap(),
-            defaults: Arc::new(TestDefaults),
-            clock: Arc::new(SystemClock),
-            home: folder.path().to_owned(),
-            cwd: folder.path().to_owned(),
-            worker_id: WorkerId::at(1, [1; 10]),
-            process_spawn: ProcessSpawn::Allow,
-            on_interrupt: AfterInterrupt::Continue,
-            features: turnlane_server::features(),
-        });
+        let server = Server::new(options_of(&runtime, &folder));
         Self {
             runtime,
             server,
@@ -153,6 +142,16 @@ impl World {
             folder,
             stop_listening: CancellationToken::new().drop_guard(),
         }
+    }
+
+    /// Options for another server on the same runtime.
+    pub(crate) fn options(&self) -> Options {
+        options_of(&self.runtime, &self.folder)
+    }
+
+    /// The runtime behind the server.
+    pub(crate) fn handle(&self) -> turnlane_runtime::Handle {
+        self.runtime.handle()
     }
 
     /// Stops server and runtime, and starts others on the same database.
@@ -219,6 +218,22 @@ impl World {
         let mut client = Client(TestClient::new(duplex));
         client.initialize(json!({"experimentalApi": true})).await;
         client
+    }
+}
+
+fn options_of(runtime: &Runtime, folder: &TempDir) -> Options {
+    Options {
+        runtime: runtime.handle(),
+        service: ProcessService::start(turnlane_process::Options::default()).unwrap(),
+        defaults: Arc::new(TestDefaults),
+        clock: Arc::new(SystemClock),
+        home: folder.path().to_owned(),
+        cwd: folder.path().to_owned(),
+        worker_id: WorkerId::at(1, [1; 10]),
+        process_spawn: ProcessSpawn::Allow,
+        on_interrupt: AfterInterrupt::Continue,
+        features: turnlane_server::features(),
+        refuse_peer: None,
     }
 }
 

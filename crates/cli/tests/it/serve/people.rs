@@ -76,7 +76,7 @@ async fn a_token_that_others_can_read_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = TempHome::new().unwrap();
     let token = home.turnlane().join("token");
-    std::fs::write(&token, "a-token-that-everybody-knows\n").unwrap();
+    std::fs::write(&token, "a-token-that-everybody-knows-by-heart\n").unwrap();
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_snapshot!(shown(&home, &[]).await, @"
     exit 1

@@ -187,6 +187,7 @@ fn a_short_secret_is_refused() {
     let error = SignedBearerToken::new(Secret::from(&SECRET[1..])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the shared secret has 31 bytes; at least 32 are needed"
+        "the shared secret has 31 bytes and at least 32 are needed; \
+         make one with: openssl rand -hex 32"
     );
 }

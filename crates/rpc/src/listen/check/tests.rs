@@ -5,11 +5,11 @@ use hyper::Request;
 use super::*;
 use crate::auth::{CapabilityToken, Secret};
 
-const TOKEN: &str = "recognisable-token";
+const TOKEN: &str = "recognisable-token-that-is-longer";
 
 fn policy() -> Policy {
     Policy {
-        auth: WsAuth::CapabilityToken(CapabilityToken::new(&Secret::from(TOKEN))),
+        auth: WsAuth::CapabilityToken(CapabilityToken::new(&Secret::from(TOKEN)).unwrap()),
         ..Policy::loopback_without_token()
     }
 }
@@ -20,7 +20,7 @@ const UPGRADE: [&str; 4] = [
     "sec-websocket-version: 13",
     "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
 ];
-const BEARER: &str = "authorization: Bearer recognisable-token";
+const BEARER: &str = "authorization: Bearer recognisable-token-that-is-longer";
 const HOST: &str = "host: localhost:4500";
 
 fn decide(policy: &Policy, method_and_uri: &str, headers: &[&str]) -> Verdict {
@@ -69,26 +69,43 @@ fn the_token_decides_about_a_websocket() {
     let malformed = "401 invalid authorization header";
     let rows: [(&[&str], &str); 22] = [
         (&[BEARER], "websocket"),
-        (&["authorization: bearer recognisable-token"], "websocket"),
-        (&["authorization: BEARER  recognisable-token"], "websocket"),
+        (
+            &["authorization: bearer recognisable-token-that-is-longer"],
+            "websocket",
+        ),
+        (
+            &["authorization: BEARER  recognisable-token-that-is-longer"],
+            "websocket",
+        ),
         (&[], missing),
         (&["authorization: Bearer other"], wrong),
         (&["authorization: Bearer recognisable-toke"], wrong),
-        (&["authorization: Bearer recognisable-token."], wrong),
+        (
+            &["authorization: Bearer recognisable-token-that-is-longer."],
+            wrong,
+        ),
         (&["authorization: Bearer Recognisable-token"], wrong),
         (&["authorization: Basic x"], malformed),
         (&["authorization: Bearer"], malformed),
         (&["authorization: Bearer "], malformed),
-        (&["authorization: recognisable-token"], malformed),
-        (&["authorization: Bearer recognisable-token x"], malformed),
+        (
+            &["authorization: recognisable-token-that-is-longer"],
+            malformed,
+        ),
+        (
+            &["authorization: Bearer recognisable-token-that-is-longer x"],
+            malformed,
+        ),
         (&[BEARER, BEARER], malformed),
         (&["authorization: Bearer tök"], malformed),
         (
-            &["sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token"],
+            &[
+                "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer",
+            ],
             "websocket turnlane.v1",
         ),
         (
-            &["sec-websocket-protocol: turnlane.token.recognisable-token"],
+            &["sec-websocket-protocol: turnlane.token.recognisable-token-that-is-longer"],
             "websocket",
         ),
         (
@@ -101,10 +118,15 @@ fn the_token_decides_about_a_websocket() {
             wrong,
         ),
         (
-            &["sec-websocket-protocol: turnlane.token.recognisable-token, turnlane.token.other"],
+            &[
+                "sec-websocket-protocol: turnlane.token.recognisable-token-that-is-longer, turnlane.token.other",
+            ],
             wrong,
         ),
-        (&["cookie: token=recognisable-token"], missing),
+        (
+            &["cookie: token=recognisable-token-that-is-longer"],
+            missing,
+        ),
     ];
     for (headers, expected) in rows {
         assert_eq!(opened(headers), expected, "{headers:?}");
@@ -113,7 +135,8 @@ fn the_token_decides_about_a_websocket() {
 
 #[test]
 fn a_header_wins_over_a_subprotocol() {
-    let good = "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token";
+    let good =
+        "sec-websocket-protocol: turnlane.v1, turnlane.token.recognisable-token-that-is-longer";
     let bad = "sec-websocket-protocol: turnlane.v1, turnlane.token.other";
     assert_eq!(opened(&[BEARER, bad]), "websocket turnlane.v1");
     assert_eq!(
@@ -128,7 +151,10 @@ fn a_header_wins_over_a_subprotocol() {
 
 #[test]
 fn a_token_in_the_url_is_not_looked_at() {
-    for uri in ["GET /?token=recognisable-token", "GET /recognisable-token"] {
+    for uri in [
+        "GET /?token=recognisable-token-that-is-longer",
+        "GET /recognisable-token-that-is-longer",
+    ] {
         let headers: Vec<_> = UPGRADE.iter().chain(&[HOST]).copied().collect();
         assert_eq!(
             answer(&policy(), uri, &headers),
