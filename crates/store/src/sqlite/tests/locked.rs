@@ -23,7 +23,7 @@ fn the_child_holds_a_read_lock_until_it_is_killed() {
     // For reading, as a confined command could open it.
     let file = std::fs::File::open(path).unwrap();
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();
-    writeln!(std::io::stderr(), "{HELD}").unwrap();
+    writeln!(io::stderr(), "{HELD}").unwrap();
     loop {
         std::thread::park();
     }
@@ -35,7 +35,7 @@ async fn holder(path: &Path) -> TestProcess {
         .args(["sqlite::tests::locked::the_child_holds_a_read_lock_until_it_is_killed"])
         .args(["--exact", "--nocapture"])
         .env(FILE, path);
-    let mut child = TestProcess::start(spec).unwrap();
+    let child = TestProcess::start(spec).unwrap();
     let held = child.wait_for_stderr_line(|line| line.contains(HELD), DEADLINE);
     held.await.unwrap();
     child
