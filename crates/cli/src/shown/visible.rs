@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 /// Begins every sequence that a terminal obeys.
 const ESCAPE: char = '\u{1b}';
@@ -14,6 +15,35 @@ const ESCAPE: char = '\u{1b}';
 /// The colours and weights that this program and its logs use, behind [`ESCAPE`].
 const COLOURS: [&str; 10] = [
     "[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m", "[36m",
+];
+
+/// Characters that are not seen, beside controls.
+const HIDDEN: [RangeInclusive<char>; 21] = [
+    // Marks, embeddings, overrides and isolates of the direction of writing.
+    '\u{61C}'..='\u{61C}',
+    '\u{200E}'..='\u{200F}',
+    '\u{202A}'..='\u{202E}',
+    '\u{2066}'..='\u{2069}',
+    // Line and paragraph separators.
+    '\u{2028}'..='\u{2029}',
+    // Characters without width: soft hyphen, fillers, invisible operators, byte order mark.
+    '\u{AD}'..='\u{AD}',
+    '\u{34F}'..='\u{34F}',
+    '\u{115F}'..='\u{1160}',
+    '\u{17B4}'..='\u{17B5}',
+    '\u{180B}'..='\u{180F}',
+    '\u{200B}'..='\u{200B}',
+    '\u{2060}'..='\u{2065}',
+    '\u{206A}'..='\u{206F}',
+    '\u{3164}'..='\u{3164}',
+    '\u{FEFF}'..='\u{FEFF}',
+    '\u{FFA0}'..='\u{FFA0}',
+    '\u{FFF0}'..='\u{FFFB}',
+    '\u{13430}'..='\u{1343F}',
+    '\u{1BCA0}'..='\u{1BCA3}',
+    '\u{1D173}'..='\u{1D17A}',
+    // Tags and further selectors: whole texts can hide in them.
+    '\u{E0000}'..='\u{E0FFF}',
 ];
 
 /// The text with every hidden character shown as `\u{...}`, but for line ends and tabs.
@@ -53,16 +83,13 @@ pub(crate) fn visible_in_colour(text: &str) -> String {
     let mut shown = parts.next().map(visible).unwrap_or_default();
     for part in parts {
         let colour = COLOURS.iter().find(|colour| part.starts_with(**colour));
-        let rest = match colour {
-            Some(colour) => {
-                shown.push(ESCAPE);
-                shown.push_str(colour);
-                &part[colour.len()..]
-            }
-            None => {
-                let _ = write!(shown, "{}", ESCAPE.escape_unicode());
-                part
-            }
+        let rest = if let Some(colour) = colour {
+            shown.push(ESCAPE);
+            shown.push_str(colour);
+            &part[colour.len()..]
+        } else {
+            let _ = write!(shown, "{}", ESCAPE.escape_unicode());
+            part
         };
         shown.push_str(&visible(rest));
     }
@@ -92,37 +119,8 @@ pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
 
 /// Whether a reader would not see this character, or would see others elsewhere because of it.
 fn is_hidden(char: char) -> bool {
-    match char {
-        '\n' | '\t' => false,
-        _ if char.is_control() => true,
-        // Marks, embeddings, overrides and isolates of the direction of writing.
-        '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => {
-            true
-        }
-        // Line and paragraph separators.
-        '\u{2028}' | '\u{2029}' => true,
-        // Characters without width: soft hyphen, fillers, invisible operators, byte order mark.
-        '\u{AD}'
-        | '\u{34F}'
-        | '\u{115F}'
-        | '\u{1160}'
-        | '\u{17B4}'
-        | '\u{17B5}'
-        | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'
-        | '\u{2060}'..='\u{2065}'
-        | '\u{206A}'..='\u{206F}'
-        | '\u{3164}'
-        | '\u{FEFF}'
-        | '\u{FFA0}'
-        | '\u{FFF0}'..='\u{FFFB}'
-        | '\u{13430}'..='\u{1343F}'
-        | '\u{1BCA0}'..='\u{1BCA3}'
-        | '\u{1D173}'..='\u{1D17A}' => true,
-        // Tags and further selectors: whole texts can hide in them.
-        '\u{E0000}'..='\u{E0FFF}' => true,
-        _ => false,
-    }
+    let is_control = char.is_control() && !matches!(char, '\n' | '\t');
+    is_control || HIDDEN.iter().any(|range| range.contains(&char))
 }
 
 /// Joins or parts its neighbours: needed in emoji, Persian and the scripts of India.
@@ -145,7 +143,7 @@ mod tests {
     use super::*;
 
     /// Every character that issue 14 names, and more.
-    const HIDDEN: &[std::ops::RangeInclusive<u32>] = &[
+    const NUMBERS: &[RangeInclusive<u32>] = &[
         0x00..=0x08,
         0x0B..=0x1F,
         0x7F..=0x9F,
@@ -160,7 +158,7 @@ mod tests {
     ];
 
     fn hidden() -> impl Iterator<Item = char> {
-        HIDDEN.iter().cloned().flatten().filter_map(char::from_u32)
+        NUMBERS.iter().cloned().flatten().filter_map(char::from_u32)
     }
 
     #[test]

@@ -15,7 +15,9 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::LockHolder;
+use rusqlite::ErrorCode;
+
+use crate::error::{LockHolder, StoreError};
 
 /// The kernel's table of locks.
 const TABLE: &str = "/proc/locks";
@@ -81,6 +83,36 @@ pub(super) fn find(database: &Path) -> LockHolder {
     LockHolder {
         pid,
         program: pid.and_then(program),
+    }
+}
+
+/// Whether the database said that another process is in the way.
+///
+/// A reader that meets a lock for writing is told of a broken protocol after some seconds.
+pub(super) fn is_lock(code: Option<ErrorCode>) -> bool {
+    matches!(
+        code,
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+        )
+    )
+}
+
+/// The same error, with the process that is in the way where the database is locked.
+pub(super) fn named(error: StoreError, database: &Path) -> StoreError {
+    let StoreError::Failed { doing, source } = &error else {
+        return error;
+    };
+    let driver = source.downcast_ref::<rusqlite::Error>();
+    if !is_lock(driver.and_then(rusqlite::Error::sqlite_error_code)) {
+        return error;
+    }
+    StoreError::Locked {
+        doing,
+        holder: find(database),
+        source: source.clone(),
     }
 }
 
@@ -165,6 +197,8 @@ fn read(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::ffi::{SQLITE_BUSY, SQLITE_FULL, SQLITE_IOERR, SQLITE_LOCKED, SQLITE_PROTOCOL};
+
     use super::*;
 
     #[test]
@@ -195,6 +229,26 @@ mod tests {
             "",
         ] {
             assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn every_answer_that_means_a_lock_is_known() {
+        let failed = |code| {
+            let error = rusqlite::ffi::Error::new(code);
+            StoreError::failed("try")(rusqlite::Error::SqliteFailure(error, None))
+        };
+        let path = Path::new("/no/such/lanes.db");
+        for code in [SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL] {
+            let named = named(failed(code), path);
+            assert!(
+                matches!(named, StoreError::Locked { doing: "try", .. }),
+                "{named}"
+            );
+        }
+        for code in [SQLITE_IOERR, SQLITE_FULL] {
+            let same = named(failed(code), path);
+            assert!(matches!(same, StoreError::Failed { .. }), "{same}");
         }
     }
 

@@ -83,7 +83,7 @@ impl SqliteStore {
             full = Some(source.clone());
             opened = begin(&place, &worker);
         }
-        let opened = opened.map_err(|error| named_holder(error, place.name()))?;
+        let opened = opened.map_err(|error| lock_holder::named(error, place.name()))?;
         let disk = Disk::open(ballast, &place, free_again_bytes, full)?;
         let log = LogWatch::new(log_at_close);
         start(&place, opened, worker.id, readers, disk, log)
@@ -266,22 +266,6 @@ pub(super) fn failed_to_open(path: &Path) -> impl Fn(rusqlite::Error) -> StoreEr
             }
             _ => StoreError::failed("open the database")(error),
         }
-    }
-}
-
-/// The same error, but with the process that is in the way where the database is locked.
-fn named_holder(error: StoreError, path: &Path) -> StoreError {
-    let StoreError::Failed { doing, source } = &error else {
-        return error;
-    };
-    let driver = source.downcast_ref::<rusqlite::Error>();
-    match driver.and_then(rusqlite::Error::sqlite_error_code) {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
-            doing,
-            holder: lock_holder::find(path),
-            source: source.clone(),
-        },
-        _ => error,
     }
 }
 

@@ -121,7 +121,10 @@ impl Writer {
                 }
                 Taken::Over => break,
             }
-            self.notice_others();
+            // While another process holds a lock nobody writes, and looking might wait for it.
+            if self.locked_by.is_none() {
+                self.notice_others();
+            }
         }
         self.end(left);
     }

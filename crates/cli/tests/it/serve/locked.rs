@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use serde_json::json;
-use turnlane_testkit::mock_model::Reply;
+use turnlane_testkit::mock_model::{At, Gate, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 use turnlane_testkit::{ProcessSpec, TestProcess};
 
@@ -32,12 +32,28 @@ fn the_child_holds_a_read_lock_until_it_is_killed() {
 
 #[tokio::test]
 async fn the_holder_of_a_lock_is_named_and_nothing_acknowledged_is_lost() {
-    let served = Served::new(|request| Reply::text(&request.last_user_text())).await;
+    let gate = Gate::new();
+    let at = gate.clone();
+    let served = Served::new(move |request| match request.last_user_text().as_str() {
+        "under way" => Reply::text("ok").gated_by(At::Request, &at),
+        text => Reply::text(text),
+    })
+    .await;
     let daemon = Daemon::start(&served.home, &[]).await;
     let mut client = daemon.unix().await;
     let id = thread(&mut client, &served.work(), json!({})).await;
     add(&mut client, &id, "before", json!({})).await;
     drained(&mut client, &id).await;
+    // Acknowledged and running when the lock comes, at its end while the lock is held.
+    add(&mut client, &id, "under way", json!({})).await;
+    let asked = async || {
+        let requests = served.mock.requests();
+        let waits = |request: &RecordedRequest| request.last_user_text() == "under way";
+        requests.iter().any(|request| waits(request))
+    };
+    eventually("the model is asked", DEADLINE, asked)
+        .await
+        .unwrap();
 
     let child = ProcessSpec::new(std::env::current_exe().unwrap())
         .args(["serve::locked::the_child_holds_a_read_lock_until_it_is_killed"])
@@ -46,6 +62,7 @@ async fn the_holder_of_a_lock_is_named_and_nothing_acknowledged_is_lost() {
     let mut child = TestProcess::start(child).unwrap();
     let held = child.wait_for_stderr_line(|line| line.contains(HELD), DEADLINE);
     held.await.unwrap();
+    gate.release();
 
     let turn = json!({"threadId": id, "input": [{"type": "text", "text": "locked out"}]});
     let params = json!({"threadId": id, "turnStartParams": turn, "idempotencyKey": "locked out"});
@@ -74,6 +91,7 @@ async fn the_holder_of_a_lock_is_named_and_nothing_acknowledged_is_lost() {
     .unwrap();
     add(&mut client, &id, "after", json!({})).await;
     drained(&mut client, &id).await;
-    let expected = ["before", "after"].map(|text| (text.to_owned(), "completed".to_owned()));
+    let expected =
+        ["before", "under way", "after"].map(|text| (text.to_owned(), "completed".to_owned()));
     assert_eq!(turns(&mut client, &id).await, expected);
 }

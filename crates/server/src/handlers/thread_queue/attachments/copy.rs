@@ -118,6 +118,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::os::unix::fs::MetadataExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, mpsc};
     use std::thread;
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     /// Longer than any copy takes on a loaded machine.
-    const DEADLINE: Duration = Duration::from_secs(60);
+    const DEADLINE: Duration = Duration::from_mins(1);
 
     /// Notes what is synced, with the entries that a directory has by then.
     #[derive(Default)]
@@ -138,7 +139,6 @@ mod tests {
         fn sync(&self, file: &File, path: &Path) -> io::Result<()> {
             let opened = file.metadata()?;
             let named = fs::metadata(path)?;
-            use std::os::unix::fs::MetadataExt as _;
             assert_eq!((opened.dev(), opened.ino()), (named.dev(), named.ino()));
             self.0.borrow_mut().push(path.to_owned());
             Ok(())
@@ -185,10 +185,10 @@ mod tests {
         struct Broken(&'static str);
         impl DiskSync for Broken {
             fn sync(&self, _file: &File, path: &Path) -> io::Result<()> {
-                match path.ends_with(self.0) {
-                    true => Err(io::Error::other("the disk is gone")),
-                    false => Ok(()),
+                if path.ends_with(self.0) {
+                    return Err(io::Error::other("the disk is gone"));
                 }
+                Ok(())
             }
         }
         for place in ["thread", "row", "attachments", "home"] {
