@@ -237,6 +237,8 @@ struct Configured {
 
 impl ConfigSource for Configured {
     fn current(&self) -> Result<Arc<NativeConfig>, String> {
+        // Each turn again: keys, instructions and hooks are read from the home while the server runs.
+        home::check(&self.home).map_err(|fault| fault.to_string())?;
         let config = self.files.current().map_err(|error| format!("{error:#}"))?;
         let keys = KeyFile::read(&self.home.join(KEYS)).map_err(|error| error.to_string())?;
         let mut shared = config.shared.clone();

@@ -10,9 +10,11 @@ mod section;
 mod server;
 mod shared;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use rustix::io::Errno;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
@@ -21,8 +23,12 @@ pub(crate) use files::ConfigFiles;
 use section::{Section, Source};
 pub(crate) use server::{OnInterrupt, ServerConfig, Spawn};
 
+use crate::home::trust;
+
 /// The name of the file in either folder.
 const FILE: &str = "config.toml";
+/// A longer file is a mistaken path. Codex adds a table per project, so there is room for thousands.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default)]
@@ -48,8 +54,8 @@ pub(crate) enum Unknown {
 pub(crate) struct Layers {
     /// `config.toml` in `$CODEX_HOME`; only keys we share are read.
     pub(crate) codex: Option<PathBuf>,
-    /// `config.toml` in our folder.
-    pub(crate) own: PathBuf,
+    /// `config.toml` in our folder; none where a run ignores it.
+    pub(crate) own: Option<PathBuf>,
     /// `NAME.config.toml` in `$CODEX_HOME`, where a profile was chosen by name; must exist.
     pub(crate) profile: Option<PathBuf>,
     /// `-c key=value`, in their order.
@@ -62,7 +68,7 @@ impl Layers {
     pub(crate) fn new(home: &Path, codex_home: Option<&Path>, overrides: &[String]) -> Self {
         Self {
             codex: codex_home.map(|home| home.join(FILE)),
-            own: home.join(FILE),
+            own: Some(home.join(FILE)),
             profile: None,
             overrides: overrides.to_vec(),
             unknown: Unknown::default(),
@@ -86,12 +92,16 @@ impl Layers {
         {
             config.apply(&Source::file(path, &text), Whose::Codex)?;
         }
-        if let Some(text) = read(&self.own)? {
-            config.apply(&Source::file(&self.own, &text), Whose::Ours)?;
+        if let Some(path) = &self.own
+            && let Some(text) = read(path)?
+        {
+            config.apply(&Source::file(path, &text), Whose::Ours)?;
         }
         if let Some(path) = &self.profile {
-            let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read(path)?.with_context(|| {
+                let absent = io::Error::from(Errno::NOENT);
+                format!("cannot read {}: {absent}", path.display())
+            })?;
             config.apply(&Source::file(path, &text), Whose::Codex)?;
         }
         for given in &self.overrides {
@@ -103,13 +113,9 @@ impl Layers {
     }
 }
 
-/// Nothing where there is no file.
-fn read(path: &Path) -> anyhow::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
+/// Reads a file that may decide over the sandbox; none where there is no file.
+fn read(path: &Path) -> Result<Option<String>, trust::Fault> {
+    trust::read(path, trust::Kind::Settings, FILE_BYTES_MAX)
 }
 
 /// Whose keys a layer holds.

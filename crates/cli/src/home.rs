@@ -1,4 +1,9 @@
 //! `$TURNLANE_HOME`: where our configuration, tokens and database are.
+//!
+//! The invariant here: a command gets the path of a home from [`open`], which refuses one that other
+//! users control. Only `turnlane doctor` looks at a home that was refused.
+
+pub(crate) mod trust;
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
@@ -8,6 +13,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::{Access, access};
 use turnlane_store::StoreError;
+
+use trust::Kind;
 
 /// The folder `$TURNLANE_HOME` names, else `.turnlane` in the user's home. It may not exist.
 pub(crate) fn find() -> anyhow::Result<PathBuf> {
@@ -24,6 +31,18 @@ pub(crate) fn find() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.context("neither TURNLANE_HOME nor HOME is set; set TURNLANE_HOME")?;
     Ok(Path::new(&home).join(".turnlane"))
+}
+
+/// The home directory, if it can be trusted: see [`trust`]. It may not exist.
+pub(crate) fn open() -> anyhow::Result<PathBuf> {
+    let home = find()?;
+    check(&home)?;
+    Ok(home)
+}
+
+/// Refuses a home directory that other users control, wholly or in one of its files.
+pub(crate) fn check(home: &Path) -> Result<(), trust::Fault> {
+    trust::faults(home).into_iter().next().map_or(Ok(()), Err)
 }
 
 /// The folder `$CODEX_HOME` names, else `.codex` in the user's home; none where there is neither.
@@ -61,7 +80,9 @@ pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(home)
-        .with_context(|| format!("cannot make the folder {}", home.display()))
+        .with_context(|| format!("cannot make the folder {}", home.display()))?;
+    // After it was made: another user may have been faster in a directory that both can write.
+    Ok(trust::check(home, Kind::Directory)?)
 }
 
 /// The same error with what to do about it, where the folder cannot be written in.

@@ -5,6 +5,8 @@ use std::io::IsTerminal as _;
 use anyhow::{anyhow, bail};
 use tracing_subscriber::EnvFilter;
 
+use crate::shown::out::{Colour, LogForm, LogWriter};
+
 /// What commands log unless told otherwise.
 pub(crate) const QUIET: &str = "warn";
 /// What a daemon logs unless told otherwise: also what happens to lanes.
@@ -18,12 +20,18 @@ pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
             .map_err(|why| anyhow!("RUST_LOG is not a log filter: {given}: {why}"))?,
         _ => EnvFilter::new(usual),
     };
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter);
     match std::env::var("LOG_FORMAT").as_deref() {
-        Ok("json") => logs.json().flatten_event(true).init(),
-        Ok("text" | "") | Err(_) => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+        Ok("json") => {
+            let logs = logs.with_writer(|| LogWriter(LogForm::Json));
+            logs.json().flatten_event(true).init();
+        }
+        Ok("text" | "") | Err(_) => {
+            let is_terminal = std::io::stderr().is_terminal();
+            let colour = if is_terminal { Colour::On } else { Colour::Off };
+            let logs = logs.with_writer(move || LogWriter(LogForm::Text(colour)));
+            logs.with_ansi(is_terminal).init();
+        }
         Ok(other) => bail!("LOG_FORMAT is neither `json` nor `text`: {other}"),
     }
     Ok(())

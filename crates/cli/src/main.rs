@@ -38,13 +38,7 @@ fn main() -> ExitCode {
         Err(error) if shown::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form joins the whole chain of causes in one line.
-            #[expect(
-                clippy::print_stderr,
-                reason = "the one place where errors reach people"
-            )]
-            {
-                eprintln!("error: {error:#}");
-            }
+            shown::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

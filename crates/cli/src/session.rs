@@ -93,7 +93,7 @@ impl Session {
             let place = Place::Elsewhere;
             return Ok(Self { linked, place });
         }
-        let home = home::find()?;
+        let home = home::open()?;
         let codex_home = home::codex();
         let layers = Layers::new(&home, codex_home.as_deref(), before);
         if let Some(linked) = Linked::daemon(&home, builder()).await {

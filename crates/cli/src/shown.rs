@@ -2,21 +2,24 @@
 //!
 //! The invariant here: standard output holds results alone, and the same ones whether a person or a
 //! pipe reads it; only colours and the cutting of long lines depend on a terminal. What a model or a
-//! command wrote cannot steer a terminal.
+//! command wrote cannot steer a terminal: all text leaves through `out`, which makes it visible.
 //!
 //! What is shown is each command's business.
 
 pub(crate) mod item;
+pub(crate) mod out;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
+mod visible;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
-use anyhow::Context as _;
 use serde::Serialize;
 use turnlane_runtime::{Clock as _, SystemClock};
+
+pub(crate) use out::{Colour, note};
 
 use crate::args::{Answer, ColorArg};
 
@@ -55,16 +58,9 @@ impl Ink {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Colour {
-    On,
-    Off,
-}
-
 /// Standard output, and what is known about who reads it.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    out: io::Stdout,
     pub(crate) form: Form,
     colour: Colour,
     /// The terminal's width; none where nothing is cut.
@@ -88,7 +84,6 @@ impl Screen {
             (Form::People, ColorArg::Auto) => automatic(terminal, variable),
         };
         Self {
-            out: io::stdout(),
             form,
             colour,
             width: terminal.then(terminal_width).flatten(),
@@ -111,18 +106,21 @@ impl Screen {
 
     /// Writes text to standard output, at once.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
-        let mut stdout = self.out.lock();
-        let written = stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush());
-        written.context("cannot write to standard output")
+        out::print(text, self.colour)
     }
 
     /// Writes one line of JSON to standard output.
+    #[expect(
+        clippy::unused_self,
+        reason = "whoever has no screen has not decided between text and JSON"
+    )]
     pub(crate) fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
-        let mut line = serde_json::to_string(value).context("an answer has no JSON form")?;
-        line.push('\n');
-        self.print(&line)
+        out::print_json(value)
+    }
+
+    /// Writes text that was painted here to standard error, with its colours.
+    pub(crate) fn note_painted(&self, text: &str) {
+        out::tell(&format!("{text}\n"), self.colour);
     }
 
     /// What to do next, for people: on standard error.
@@ -157,12 +155,6 @@ fn automatic(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Colou
     } else {
         Colour::Off
     }
-}
-
-/// A line on standard error.
-pub(crate) fn note(text: &str) {
-    // Nobody can be told that standard error is gone.
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Whether a command failed only because nobody reads its output any more.

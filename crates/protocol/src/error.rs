@@ -346,6 +346,8 @@ reasons! {
     Overloaded = "overloaded",
     /// The store cannot grow.
     DiskFull = "diskFull",
+    /// Another process holds a lock on the database.
+    DatabaseLocked = "databaseLocked",
     /// Our own failure.
     Internal = "internal",
 }

@@ -205,6 +205,10 @@ pub(crate) fn of_store(error: &StoreError, about: &About) -> ErrorObject {
         StoreError::QueueEmpty => ErrorObject::queue_empty(),
         StoreError::QueueFull { max_depth } => ErrorObject::queue_full(u64::from(*max_depth)),
         StoreError::DiskFull { source } => ErrorObject::disk_full(&source.to_string()),
+        StoreError::Locked { holder, .. } => {
+            let (pid, program) = (holder.pid, holder.program.as_deref());
+            ErrorObject::database_locked(&holder.to_string(), pid, program)
+        }
         StoreError::Overloaded => ErrorObject::overloaded(RETRY_AFTER_MS),
         other => failed(about.method, other),
     }

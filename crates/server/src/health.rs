@@ -23,6 +23,14 @@ const WRITES_OFF: &str = "writing to the disk failed too often: nothing is recor
 /// The disk was full.
 const GOOD: &str = "there is room on the disk again: queued turns go on";
 
+/// Another process locks the database. It is named in the log and in the errors of refused requests,
+/// not here: `/readyz` is answered without a token.
+const LOCKED: &str = "another process holds a lock on the database: nothing is recorded until it \
+     lets go; the log names the process";
+
+/// The lock is gone.
+const UNLOCKED: &str = "the lock on the database is gone: queued turns go on";
+
 impl Server {
     /// Whether requests are served: what `/readyz` says.
     pub fn ready(&self) -> bool {
@@ -37,6 +45,7 @@ impl Server {
         match *self.shared.options.runtime.store().health().borrow() {
             Health::Good => Ok(()),
             Health::Full => Err("not ready: the disk is full"),
+            Health::Locked => Err("not ready: another process holds a lock on the database"),
             Health::WritesOff => Err("not ready: writing to the disk failed"),
         }
     }
@@ -46,6 +55,7 @@ impl Server {
         match *self.shared.options.runtime.store().health().borrow() {
             Health::Good => None,
             Health::Full => Some(FULL),
+            Health::Locked => Some(LOCKED),
             Health::WritesOff => Some(WRITES_OFF),
         }
     }
@@ -71,6 +81,7 @@ impl Server {
 /// server is stopped or gone.
 pub(crate) fn watch(shared: &Arc<Shared>) {
     let mut health = shared.options.runtime.store().health();
+    let mut before = health.borrow_and_update().clone();
     let stopping = shared.stopping.clone();
     // Whoever watches keeps nothing alive.
     let server = Arc::downgrade(shared);
@@ -83,11 +94,15 @@ pub(crate) fn watch(shared: &Arc<Shared>) {
             let (Ok(()), Some(shared)) = (changed, server.upgrade()) else {
                 return;
             };
-            let text = match *health.borrow_and_update() {
+            let now = health.borrow_and_update().clone();
+            let text = match now {
+                Health::Good if before == Health::Locked => UNLOCKED,
                 Health::Good => GOOD,
                 Health::Full => FULL,
+                Health::Locked => LOCKED,
                 Health::WritesOff => WRITES_OFF,
             };
+            before = now;
             tracing::warn!("{text}");
             Server { shared }.warn(text);
         }

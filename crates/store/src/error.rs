@@ -8,6 +8,7 @@
 //! The texts for clients are made by the server.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,6 +16,25 @@ use crate::ids::{RowId, ThreadId, TurnId, WorkerId};
 
 /// An error of the driver or the operating system, shared by all operations of a failed batch.
 pub type Source = Arc<dyn StdError + Send + Sync>;
+
+/// The process that holds a lock; both members are unknown where the system does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Its process id.
+    pub pid: Option<u32>,
+    /// The name that it goes by, in visible ASCII.
+    pub program: Option<String>,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pid, &self.program) {
+            (Some(pid), Some(program)) => write!(f, "process {pid} ({program})"),
+            (Some(pid), None) => write!(f, "process {pid}"),
+            (None, _) => f.write_str("a process that cannot be named"),
+        }
+    }
+}
 
 /// An error of any store.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -94,6 +114,18 @@ pub enum StoreError {
     /// Too many operations wait.
     #[error("too many operations wait for the store")]
     Overloaded,
+    /// Another process holds a lock on the database for longer than the store waits. The store goes
+    /// on by itself when the lock is gone.
+    #[error("{holder} holds a lock on the database; cannot {doing}")]
+    Locked {
+        /// A verb phrase: "claim a turn".
+        doing: &'static str,
+        /// The process, as far as the system names it.
+        holder: LockHolder,
+        /// What the database said.
+        #[source]
+        source: Source,
+    },
     /// Writing failed too often; reading works.
     #[error("the store does not write any more since writing failed too often")]
     WritesOff,

@@ -68,7 +68,7 @@ pub mod turn;
 mod worker;
 
 pub use census::{Census, Times};
-pub use error::{Source, StoreError};
+pub use error::{LockHolder, Source, StoreError};
 pub use ids::{ApprovalId, Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
 pub use json::Json;
 pub use store::{Store, Work};

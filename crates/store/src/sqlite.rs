@@ -25,6 +25,7 @@ mod forks;
 mod history;
 mod inspect;
 mod lane;
+mod lock_holder;
 mod log_room;
 mod migrate;
 mod open;

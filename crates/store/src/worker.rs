@@ -33,6 +33,8 @@ pub enum Health {
     Good,
     /// The disk is full: ends of turns are recorded, nothing new is taken in.
     Full,
+    /// Another process holds a lock on the database: nothing is written until it lets go.
+    Locked,
     /// Writing failed too often: nothing is written until the next start.
     WritesOff,
 }

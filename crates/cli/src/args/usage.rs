@@ -10,12 +10,16 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Args;
+use crate::shown::out;
 
 impl Args {
     /// The arguments of this process; says what is wrong with them and ends it where something is.
     pub(crate) fn of_this_process() -> Self {
         let line: Vec<OsString> = std::env::args_os().collect();
-        Self::read(&line).unwrap_or_else(|error| error.exit())
+        Self::read(&line).unwrap_or_else(|error| {
+            out::usage(&error);
+            std::process::exit(error.exit_code())
+        })
     }
 
     /// The arguments of a command line; an error has usage where it is one.

@@ -23,7 +23,7 @@ use crate::{home, runtime, signals};
 
 pub(crate) fn run(args: &AppServer, overrides: &[String]) -> anyhow::Result<()> {
     let urls = listening::urls(args)?;
-    let home = home::find()?;
+    let home = home::open()?;
     home::make(&home)?;
     let codex_home = home::codex();
     let layers = Layers::new(&home, codex_home.as_deref(), overrides);

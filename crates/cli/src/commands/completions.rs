@@ -3,13 +3,12 @@
 //! The invariant here: it is made from the arguments that are parsed, and written to standard output
 //! whole or not at all.
 
-use std::io::{self, Write as _};
-
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::args::{Args, CompletionsArgs, ShellArg};
+use crate::shown::{Colour, out};
 
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let shell = match args.shell {
@@ -21,7 +20,6 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "turnlane", &mut script);
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(&script).and_then(|()| stdout.flush());
-    written.context("cannot write to standard output")
+    let script = String::from_utf8(script).context("the script is not text")?;
+    out::print(&script, Colour::Off)
 }

@@ -3,10 +3,11 @@
 //! The invariant here: whatever is broken is said with what to do about it and makes the exit code 1;
 //! what is merely absent, such as a daemon, does not. Nothing is changed, and no key is ever shown.
 //!
-//! What is looked at is in the parts: `home`, `settings`, `machine`.
+//! What is looked at is in the parts: `home`, `settings`, `machine`, `sandbox`.
 
 mod home;
 mod machine;
+mod sandbox;
 mod settings;
 
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{Answer, Doctor};
 use crate::runtime;
-use crate::shown::{Form, Ink, Screen};
+use crate::shown::{Form, Ink, Screen, out};
 
 /// What was found about one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub(crate) fn run(options: &Doctor, before: &[String]) -> anyhow::Result<ExitCod
             all.insert("complete".to_owned(), json!(problems.is_empty()));
             all.insert("problems".to_owned(), json!(problems));
             all.extend(parts.iter().flat_map(|part| part.facts.clone()));
-            screen.print(&format!("{:#}\n", Value::Object(all)))?;
+            out::print_json_indented(&Value::Object(all))?;
         }
     }
     Ok(if broken.is_empty() {

@@ -35,9 +35,9 @@ use turnlane::Filter;
 use turnlane_protocol::output_schema::check_answer;
 
 use self::drive::{Drive, Driven, Parts, Stop};
-use self::human::{Colour, Human, Look};
+use self::human::{Human, Look};
 use self::last_message::LastMessage;
-use self::output::{Output, Voice, note};
+use self::output::{Output, Voice};
 use self::prompt::{Source, Stdin};
 use self::refusal::Refused;
 use self::run::End;
@@ -47,6 +47,7 @@ use self::start::{Begun, Started};
 use self::stdout::Stdout;
 use crate::args::{ColorArg, Exec, ExecOptions, Wish};
 use crate::linked::Linked;
+use crate::shown::{Colour, note, out};
 
 /// How long the last line may take when somebody wants us to end.
 const LAST_LINE_MAX: Duration = Duration::from_secs(1);
@@ -61,8 +62,7 @@ pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> Ex
     let wish = match wish {
         Ok(wish) => wish,
         Err(usage) => {
-            // Nobody can be told that standard error is gone.
-            let _ = usage.print();
+            out::usage(&usage);
             return ExitCode::from(2);
         }
     };
@@ -196,7 +196,7 @@ impl Asked<'_> {
             run, mut output, ..
         } = drive;
         if let (Some(human), Some(usage)) = (output.human(), run.usage()) {
-            note(human.footer(usage).trim_end());
+            human.tell(&human.footer(usage));
         }
         let message = run.last_message();
         if driven.end == End::Completed {

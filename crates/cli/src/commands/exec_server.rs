@@ -4,7 +4,6 @@
 //! scripts wait for either. Everything else that is said comes after. A first signal ends processes
 //! gracefully, a second one by force; both exit with 0.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -18,13 +17,14 @@ use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener};
 
 use crate::args::{DialectArg, ExecServer};
 use crate::config::{ExecServerConfig, Layers};
+use crate::shown::{Colour, out};
 use crate::{home, runtime, signals};
 
 /// The name of the token in our folder.
 const TOKEN_FILE: &str = "exec-server.token";
 
 pub(crate) fn run(args: ExecServer, overrides: &[String]) -> anyhow::Result<()> {
-    let home = home::find()?;
+    let home = home::open()?;
     let mut config = Layers::new(&home, None, overrides).load()?.exec_server;
     if let Some(dialect) = args.dialect {
         config.dialect = dialect;
@@ -155,10 +155,8 @@ fn announce(listener: &Listener, token_file: Option<&Path>) -> anyhow::Result<()
         format!("clients need the token in {}\n", path.display())
     });
     let said = format!("turnlane-exec-server listening on {url}\n{token}");
-    io::stderr()
-        .write_all(said.as_bytes())
-        .context("cannot write to standard error")?;
-    writeln!(io::stdout(), "{url}").context("cannot write to standard output")
+    out::try_tell(&said, Colour::Off).context("cannot write to standard error")?;
+    out::print(&format!("{url}\n"), Colour::Off)
 }
 
 /// Reads standard input away and stops at its end.

@@ -1,12 +1,12 @@
 //! `turnlane app-server generate-json-schema`.
 
 use std::fs;
-use std::io::{self, Write as _};
 
 use anyhow::Context as _;
 use turnlane_protocol::schema;
 
 use crate::args::GenerateJsonSchema;
+use crate::shown::{self, Colour};
 
 /// Writes the documents; says where on standard output.
 pub(crate) fn generate(options: &GenerateJsonSchema) -> anyhow::Result<()> {
@@ -23,7 +23,6 @@ pub(crate) fn generate(options: &GenerateJsonSchema) -> anyhow::Result<()> {
         tracing::debug!(path = %path.display(), "wrote a schema");
     }
     let count = documents.len();
-    // Not `println!`, which panics when whoever reads us has gone.
-    writeln!(io::stdout(), "wrote {count} files to {}", out.display())
-        .context("cannot write to standard output")
+    let said = format!("wrote {count} files to {}\n", out.display());
+    shown::out::print(&said, Colour::Off)
 }

@@ -28,7 +28,7 @@ use record::Record;
 const USUAL: &str = "ws://127.0.0.1:0";
 
 pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<()> {
-    let home = home::find()?;
+    let home = home::open()?;
     let socket = home::socket(&home);
     home::make(&home)
         .and_then(|()| socket.parent().map_or(Ok(()), home::make))

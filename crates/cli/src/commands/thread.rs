@@ -11,7 +11,7 @@ pub(super) use live::about;
 mod show;
 mod tail;
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
 use crate::session::{INTERRUPTED, Needs, Session, find, with};
-use crate::shown::{Form, Screen, note};
+use crate::shown::{Colour, Form, Screen, note, out};
 
 pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCode> {
     let ThreadArgs { reach, command } = args;
@@ -135,9 +135,9 @@ async fn asked(threads: &[String]) -> anyhow::Result<Option<Said>> {
     let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let named = threads.join(", ");
     // A person who cannot be asked does not answer yes.
-    let _ = write!(
-        io::stderr(),
-        "Delete {named} for good, with all turns? [y/N] "
+    out::tell(
+        &format!("Delete {named} for good, with all turns? [y/N] "),
+        Colour::Off,
     );
     // Elsewhere: whoever waits for a line waits for no signal.
     let reading = tokio::task::spawn_blocking(|| {

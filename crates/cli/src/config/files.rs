@@ -29,14 +29,16 @@ impl ConfigFiles {
 
     /// No files at all: what stands where the real ones were handed on.
     pub(crate) fn none() -> Self {
-        Self::new(Layers::new(Path::new("/dev/null"), None, &[]))
+        let mut layers = Layers::new(Path::new("/"), None, &[]);
+        layers.own = None;
+        Self::new(layers)
     }
 
     /// The configuration as the files say it now.
     pub(crate) fn current(&self) -> anyhow::Result<Arc<Config>> {
         let stamps = [
             self.layers.codex.as_deref().and_then(stamp),
-            stamp(&self.layers.own),
+            self.layers.own.as_deref().and_then(stamp),
             self.layers.profile.as_deref().and_then(stamp),
         ];
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

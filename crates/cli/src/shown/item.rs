@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use turnlane::{Item, ItemBody};
 use turnlane_protocol::item::ItemStatus;
 
-use super::text::{harmless, of_input};
+use super::text::{of_input, visible};
 use super::time::took;
 use super::{Ink, Screen};
 
@@ -20,8 +20,8 @@ pub(crate) fn begun(screen: &Screen, item: &Item) -> String {
     match &item.body {
         ItemBody::CommandExecution(command) => {
             let exec = screen.paint(Ink::Magenta, "exec");
-            let line = screen.paint(Ink::Bold, &harmless(&command.command));
-            format!("{exec}\n{line} in {}\n", harmless(&command.cwd))
+            let line = screen.paint(Ink::Bold, &visible(&command.command));
+            format!("{exec}\n{line} in {}\n", visible(&command.cwd))
         }
         _ => String::new(),
     }
@@ -47,7 +47,7 @@ pub(crate) fn ended(screen: &Screen, item: &Item, output: Output) -> String {
             if text.is_empty() {
                 return text;
             }
-            format!("{}\n", screen.paint(Ink::Dim, &harmless(&text)))
+            format!("{}\n", screen.paint(Ink::Dim, &visible(&text)))
         }
         ItemBody::CommandExecution(command) => {
             let took = took(command.duration_ms.unwrap_or(0));
@@ -71,22 +71,22 @@ pub(crate) fn ended(screen: &Screen, item: &Item, output: Output) -> String {
             let mut text = format!("{}\n", screen.paint(Ink::Magenta, &title));
             for file in &change.changes {
                 // Writing into a string cannot fail.
-                let _ = writeln!(text, "{}", harmless(&file.path));
+                let _ = writeln!(text, "{}", visible(&file.path));
             }
             text
         }
         ItemBody::McpToolCall(call) => {
-            let name = harmless(&format!("{}/{}", call.server, call.tool));
+            let name = visible(&format!("{}/{}", call.server, call.tool));
             let title = screen.paint(Ink::Magenta, "mcp:");
             format!("{title} {name} ({})\n", word(&call.status))
         }
         ItemBody::WebSearch(search) => {
             let title = screen.paint(Ink::Magenta, "web search:");
-            format!("{title} {}\n", harmless(&search.query))
+            format!("{title} {}\n", visible(&search.query))
         }
         _ => format!(
             "{}\n",
-            screen.paint(Ink::Dim, &format!("[{}]", harmless(item.type_word())))
+            screen.paint(Ink::Dim, &format!("[{}]", visible(item.type_word())))
         ),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) enum Output {
 }
 
 fn titled(screen: &Screen, ink: Ink, title: &str, text: &str) -> String {
-    format!("{}\n{}\n", screen.paint(ink, title), harmless(text))
+    format!("{}\n{}\n", screen.paint(ink, title), visible(text))
 }
 
 fn last_lines(screen: &Screen, output: &str) -> String {
@@ -112,7 +112,7 @@ fn last_lines(screen: &Screen, output: &str) -> String {
         let _ = writeln!(text, "… {left_out} lines before");
     }
     for line in &lines[left_out..] {
-        let _ = writeln!(text, "{}", harmless(line));
+        let _ = writeln!(text, "{}", visible(line));
     }
     if text.is_empty() {
         return text;

@@ -6,7 +6,7 @@ use turnlane_protocol::queue::{QueueState, QueuedTurn, QueuedTurnStatus};
 use turnlane_protocol::thread::QueueSummary;
 
 use super::table::{Cell, table};
-use super::text::{counted, harmless, of_input, one_line};
+use super::text::{counted, of_input, one_line, visible};
 use super::{Ink, Screen};
 
 /// What holds a queue, in one word; none where nothing does.
@@ -102,7 +102,7 @@ pub(crate) fn rows(screen: &Screen, rows: &[QueuedTurn]) -> String {
             Cell::new(&row.id.to_string()),
             status,
             Cell::inked(&screen.ago(row.created_at_ms), Ink::Dim),
-            Cell::new(&harmless(&of_input(&row.input))),
+            Cell::new(&visible(&of_input(&row.input))),
         ]
     };
     let rows = rows.iter().map(cells).collect();

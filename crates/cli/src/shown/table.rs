@@ -96,7 +96,6 @@ mod tests {
 
     fn screen(width: Option<usize>, colour: Colour) -> Screen {
         Screen {
-            out: std::io::stdout(),
             form: Form::People,
             colour,
             width,

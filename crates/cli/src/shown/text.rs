@@ -1,23 +1,16 @@
-//! Words of others made fit to be shown.
+//! Words of others made fit to be shown: on one line, cut to a width, counted.
 //!
 //! The invariant here: what these functions return cannot steer a terminal. Pure.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The text without anything that a terminal obeys, but line ends and tabs: neither what steers it
-/// nor what turns the direction of writing, which would make a command look like another.
-pub(crate) fn harmless(text: &str) -> String {
-    let turns = |char: char| matches!(char, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    let kept = |char: char| matches!(char, '\n' | '\t') || !(char.is_control() || turns(char));
-    let shown = |char: char| if kept(char) { char } else { '\u{FFFD}' };
-    text.replace("\r\n", "\n").chars().map(shown).collect()
-}
+pub(crate) use super::visible::visible;
 
 /// The text on one line.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
-    harmless(&words.join(" "))
+    visible(&words.join(" "))
 }
 
 /// How many columns of a terminal a text takes: characters of East Asia and pictures take two.
@@ -73,12 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_replaced() {
-        let text = "a\x1b[2Jb\r\nc\td\u{9b}1m\u{7f}";
-        assert_eq!(harmless(text), "a\u{FFFD}[2Jb\nc\td\u{FFFD}1m\u{FFFD}");
-        assert_eq!(one_line(" a\n\n b\tc\x1b "), "a b c\u{FFFD}");
-        let turned = "rm \u{202E}txt.a\u{202C} \u{2066}b";
-        assert_eq!(harmless(turned), "rm \u{FFFD}txt.a\u{FFFD} \u{FFFD}b");
+    fn one_line_has_no_line_end_and_shows_what_a_terminal_would_obey() {
+        assert_eq!(one_line(" a\n\n b\tc\x1b "), "a b c\\u{1b}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod people;
 mod refused;
 mod signals;
 mod threads;
+mod visible;
 
 use std::collections::HashSet;
 use std::path::PathBuf;

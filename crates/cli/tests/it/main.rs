@@ -16,6 +16,7 @@ mod disk;
 mod exec;
 mod exec_server;
 mod flows;
+mod home_trust;
 mod interop;
 mod people;
 mod queue;

@@ -3,6 +3,7 @@
 mod bound;
 mod draining;
 mod life;
+mod locked;
 mod many;
 pub(crate) mod pages;
 mod people;

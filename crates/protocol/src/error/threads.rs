@@ -199,6 +199,19 @@ impl ErrorObject {
         let message = format!("store is full: {why}");
         Self::new(INTERNAL_ERROR, Reason::DiskFull, message)
     }
+
+    /// A store whose database is locked by `holder`, as text and, where known, by number and name.
+    pub fn database_locked(holder: &str, pid: Option<u32>, program: Option<&str>) -> Self {
+        let message = format!("{holder} holds a lock on the database; nothing was recorded");
+        let mut error = Self::new(INTERNAL_ERROR, Reason::DatabaseLocked, message);
+        if let Some(pid) = pid {
+            error = error.with("pid", pid);
+        }
+        if let Some(program) = program {
+            error = error.with("program", program);
+        }
+        error
+    }
 }
 
 /// Refusals about turns.

@@ -17,7 +17,7 @@ use crate::crash;
 use crate::error::{Source, StoreError};
 use crate::sqlite::task::Task;
 use crate::sqlite::writer::monotonic;
-use crate::sqlite::{Class, Db};
+use crate::sqlite::{Class, Db, lock_holder};
 use crate::turn::Level;
 
 /// What waits for the writer.
@@ -53,7 +53,8 @@ impl Trouble {
         let source: Source = Arc::new(error);
         match code {
             Some(ErrorCode::DiskFull) => Self::Full(no_space()),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(source),
+            // Never a fault of the disk: writing must go on when the lock is gone.
+            code if lock_holder::is_lock(code) => Self::Busy(source),
             _ => Self::Broken(source),
         }
     }

@@ -22,11 +22,13 @@ use crate::sqlite::checkpoint::LogWatch;
 use crate::sqlite::disk::Disk;
 use crate::sqlite::worker_lock::{HeldLock, WorkerLocks};
 use crate::sqlite::writer::Writer;
-use crate::sqlite::{LogAtClose, Options, Shared, SqliteStore, filesystem, migrate, readers};
+use crate::sqlite::{
+    LogAtClose, Options, Shared, SqliteStore, filesystem, lock_holder, migrate, readers,
+};
 use crate::worker::Worker;
 
 /// How long another process may hold the database.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// More statements than the store has, so that each is prepared once per connection.
 const STATEMENTS: usize = 256;
@@ -81,7 +83,7 @@ impl SqliteStore {
             full = Some(source.clone());
             opened = begin(&place, &worker);
         }
-        let opened = opened?;
+        let opened = opened.map_err(|error| lock_holder::named(error, place.name()))?;
         let disk = Disk::open(ballast, &place, free_again_bytes, full)?;
         let log = LogWatch::new(log_at_close);
         start(&place, opened, worker.id, readers, disk, log)

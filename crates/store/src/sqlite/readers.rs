@@ -8,6 +8,7 @@
 //! Theory of operation: all readers take from one queue, bounded by `WAITING_MAX`; each ends when
 //! the queue is closed and empty.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -15,6 +16,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::sqlite::Shared;
 use crate::sqlite::batch::execute;
+use crate::sqlite::lock_holder;
 use crate::sqlite::task::Task;
 use crate::sqlite::waiting::Taken;
 
@@ -30,7 +32,8 @@ pub(super) fn run(connection: &Connection, shared: &Arc<Shared>) {
 /// Reads on this connection and answers.
 pub(super) fn answer(connection: &Connection, shared: &Shared, mut task: Box<dyn Task>) {
     let end = read(connection, shared, task.as_mut());
-    task.settle(end);
+    let database = connection.path().unwrap_or_default();
+    task.settle(end.map_err(|error| lock_holder::named(error, Path::new(database))));
 }
 
 fn read(connection: &Connection, shared: &Shared, task: &mut dyn Task) -> Result<(), StoreError> {

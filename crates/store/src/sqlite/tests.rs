@@ -9,6 +9,7 @@ mod crashes;
 mod depth;
 mod faults;
 mod life;
+mod locked;
 mod refused;
 mod sharing;
 mod small_disk;

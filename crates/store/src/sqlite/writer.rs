@@ -12,12 +12,17 @@
 //! So nothing is committed after an error before the log was copied home and emptied, which writes
 //! everything anew and elsewhere. That takes the refused commit out of the log as well.
 //!
+//! A lock of another process is waited for, bounded by the connection's wait; then the batch is refused
+//! with the name of that process, and the next batch tries again.
+//!
 //! Theory of operation: the thread takes everything that waits, at most `BATCH_MAX` operations,
 //! without waiting for more; while nothing waits it looks every 200 ms whether another process
-//! committed and whether the disk is free again. It ends when the queue is closed and empty: then
+//! committed, whether a lock is gone and whether the disk is free again. It ends when the queue is closed and empty: then
 //! it ends the readers and the checkpoint thread, closes the connection last, which copies the log
 //! home unless it is short and may stay, and lets go of the worker's lock. A batch is bounded by its operations only, not by their
 //! bytes: the callers bound what they submit.
+
+mod locked;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +32,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 
-use crate::error::{Source, StoreError};
+use crate::error::{LockHolder, Source, StoreError};
 use crate::sqlite::batch::{Batch, Left, Trouble};
 use crate::sqlite::checkpoint::{self, Due, LogWatch};
 use crate::sqlite::disk::Disk;
@@ -58,6 +63,8 @@ pub(super) struct Writer {
     data_version: Option<i64>,
     disk: Disk,
     strikes: Strikes,
+    // The process that held a lock when we last wanted to write, until a write succeeds.
+    locked_by: Option<LockHolder>,
     log: LogWatch,
     log_room: LogRoom,
     // Where the checkpoint thread is asked, once there is one: a short life needs none.
@@ -88,6 +95,7 @@ impl Writer {
             data_version,
             disk,
             strikes: Strikes::default(),
+            locked_by: None,
             log,
             log_room,
             checkpoints: None,
@@ -107,10 +115,16 @@ impl Writer {
         loop {
             match self.shared.writes.take(BATCH_MAX, Some(IDLE)) {
                 Taken::Jobs(jobs) => left = self.deal_with(Batch::of(jobs)).or(left),
-                Taken::Idle => self.look_at_disk(),
+                Taken::Idle => {
+                    self.look_at_lock();
+                    self.look_at_disk();
+                }
                 Taken::Over => break,
             }
-            self.notice_others();
+            // While another process holds a lock nobody writes, and looking might wait for it.
+            if self.locked_by.is_none() {
+                self.notice_others();
+            }
         }
         self.end(left);
     }
@@ -186,7 +200,14 @@ impl Writer {
                         });
                     }
                 }
-                Trouble::Busy(source) => batch.refuse_all(failed(&source)),
+                Trouble::Busy(source) => {
+                    let holder = self.found_locked();
+                    batch.refuse_all(|doing| StoreError::Locked {
+                        doing,
+                        holder: holder.clone(),
+                        source: source.clone(),
+                    });
+                }
                 Trouble::Broken(source) => {
                     batch.refuse_all(failed(&source));
                     self.broken(&source);
@@ -218,6 +239,7 @@ impl Writer {
         };
         let took = batch.attempt(&self.shared.db(&self.connection), make_room)?;
         self.shared.tally.committed(level, operations, took);
+        self.found_unlocked();
         Ok(())
     }
 
@@ -284,6 +306,8 @@ impl Writer {
     fn tell_health(&self) {
         let health = if self.strikes.are_out() {
             Health::WritesOff
+        } else if self.locked_by.is_some() {
+            Health::Locked
         } else {
             self.disk.health()
         };

@@ -1,6 +1,5 @@
 //! Where an app-server listens, and who may connect there.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -9,6 +8,7 @@ use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener, Options};
 use crate::args::{AppServer, AuthArgs};
 use crate::config::ServerConfig;
 use crate::home;
+use crate::shown::{Colour, out};
 
 /// The transports that are asked for; standard input and output when none is.
 pub(super) fn urls(args: &AppServer) -> anyhow::Result<Vec<ListenUrl>> {
@@ -83,7 +83,6 @@ pub(in crate::commands) async fn bind_one(
 
 /// A line for people on standard error.
 pub(in crate::commands) fn say(line: &str) -> anyhow::Result<()> {
-    let line = format!("{line}\n");
-    let written = io::stderr().write_all(line.as_bytes());
+    let written = out::try_tell(&format!("{line}\n"), Colour::Off);
     written.context("cannot write to standard error")
 }

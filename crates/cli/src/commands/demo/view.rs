@@ -8,7 +8,7 @@ use std::time::Duration;
 use turnlane_runtime::{Clock as _, SystemClock};
 
 use super::Pace;
-use crate::shown::text::{cut, harmless};
+use crate::shown::text::{cut, visible};
 use crate::shown::{Ink, Screen};
 
 /// How long a chapter waits before it begins, so that the one before it can be read.
@@ -55,7 +55,7 @@ impl View {
         let time = format!("{:>3}.{:02}s", since_ms / 1_000, since_ms % 1_000 / 10);
         let time = self.paint(Ink::Dim, &time);
         let indent = "  ".repeat(step);
-        let text = harmless(text).replace(['\n', '\t'], " ");
+        let text = visible(text).replace(['\n', '\t'], " ");
         let text = match self.screen.width() {
             Some(width) => cut(&text, width.saturating_sub(MARGIN + indent.len()).max(1)),
             None => text,

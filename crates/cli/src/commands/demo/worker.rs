@@ -185,5 +185,5 @@ fn last_words(process: &Process) -> String {
         .lines()
         .next_back()
         .unwrap_or("it said nothing");
-    crate::shown::text::harmless(last)
+    crate::shown::text::visible(last)
 }

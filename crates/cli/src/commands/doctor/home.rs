@@ -15,7 +15,7 @@ use turnlane_store::sqlite;
 use super::{Finding, Mark, Part};
 use crate::assembly::DATABASE;
 use crate::commands::serve::record;
-use crate::home;
+use crate::home::{self, trust};
 use crate::shown::Screen;
 
 /// With less than this nothing new is taken in soon.
@@ -30,6 +30,7 @@ pub(super) async fn look(screen: &Screen) -> Vec<Part> {
     match home::find() {
         Ok(home) => {
             folder(&mut part, &home);
+            access(&mut part, &home);
             database(&mut part, &home);
             daemon(&mut part, &home, screen).await;
         }
@@ -84,6 +85,24 @@ fn folder(part: &mut Part, home: &Path) {
     part.facts.insert("home".to_owned(), facts);
 }
 
+/// Tells which files of the home other users control. Other commands stop at the first one.
+fn access(part: &mut Part, home: &Path) {
+    let faults = trust::faults(home);
+    let mut told = Vec::new();
+    for fault in &faults {
+        let problem = fault.problem();
+        told.push(json!({"path": fault.path(), "problem": problem, "next": fault.remedy()}));
+        let mut found = Finding::new(Mark::Broken, "access", problem);
+        found.next = fault.remedy();
+        part.findings.push(found);
+    }
+    if faults.is_empty() && home.exists() {
+        let text = "no other user can change what is in it";
+        part.findings.push(Finding::new(Mark::Yes, "access", text));
+    }
+    part.facts.insert("access".to_owned(), json!(told));
+}
+
 /// Makes a file and removes it.
 fn try_to_write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".doctor-{}", std::process::id()));
@@ -99,6 +118,11 @@ fn try_to_write(folder: &Path) -> io::Result<()> {
 fn database(part: &mut Part, home: &Path) {
     let path = home.join(DATABASE);
     let size = fs::metadata(&path).map(|file| file.len());
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        // Told as a fault of the home; opening a pipe would wait.
+        part.facts.insert("database".to_owned(), Value::Null);
+        return;
+    }
     let Ok(size) = size else {
         let text = format!("{} is not there yet; nothing is stored", path.display());
         part.findings.push(Finding::new(Mark::No, "database", text));

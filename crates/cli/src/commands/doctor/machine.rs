@@ -1,4 +1,4 @@
-//! What this machine offers to contain and confine commands, found by trying.
+//! What this machine offers to contain commands, found by trying; `sandbox` tells how it confines them.
 //!
 //! The invariant here: what agents need to run unattended, and is absent, is broken; why something
 //! better is absent is told as the process service found it.
@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
 
-use super::{Finding, Mark, Part};
+use super::{Finding, Mark, Part, sandbox};
 
 pub(super) async fn look() -> Vec<Part> {
     let service = match ProcessService::start(Options::default()) {
@@ -23,7 +23,7 @@ pub(super) async fn look() -> Vec<Part> {
     };
     let report = service.report().clone();
     service.stop().await;
-    vec![contains(&report), confines(&report)]
+    vec![contains(&report), sandbox::look(&report)]
 }
 
 fn contains(report: &Report) -> Part {
@@ -53,40 +53,6 @@ fn contains(report: &Report) -> Part {
         title: "Containment: what an end of a command reaches",
         findings,
         facts: facts(report),
-    }
-}
-
-fn confines(report: &Report) -> Part {
-    let found = |name: &str, found: Result<String, &String>| match found {
-        Ok(text) => Finding::new(Mark::Yes, name, text),
-        Err(why) => Finding::new(Mark::Broken, name, why)
-            .next("turns in a sandbox that needs it are refused"),
-    };
-    let landlock = report.landlock.as_ref();
-    let mounts = report.mounts.as_ref().map(|by| {
-        let how = match by {
-            MountsBy::Root => "as root",
-            MountsBy::UserNamespace => "by user namespaces",
-        };
-        format!("{how}: read-only paths such as .git inside writable ones")
-    });
-    Part {
-        title: "Sandbox: enforced completely or refused",
-        findings: vec![
-            found(
-                "landlock",
-                landlock.map(|abi| format!("version {abi}: files")),
-            ),
-            found(
-                "seccomp",
-                report
-                    .seccomp
-                    .as_ref()
-                    .map(|()| "network and escapes".to_owned()),
-            ),
-            found("mounts", mounts),
-        ],
-        facts: Map::new(),
     }
 }
 

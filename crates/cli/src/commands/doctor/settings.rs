@@ -23,7 +23,7 @@ pub(super) fn look(before: &[String]) -> Option<Part> {
         facts: Map::new(),
     };
     let files = [
-        (Some(&layers.own), "ours"),
+        (layers.own.as_ref(), "ours"),
         (layers.codex.as_ref(), "codex"),
     ];
     let mut told = Vec::new();

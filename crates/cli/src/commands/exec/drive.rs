@@ -21,9 +21,10 @@ use turnlane_protocol::method::turn_interrupt;
 
 use self::looking::Found;
 use super::calls::{Calls, Failed};
-use super::output::{Output, note};
+use super::output::Output;
 use super::run::{End, INTERRUPTED, Run, Told};
 use super::signals::{Caught, Signals};
+use crate::shown::note;
 
 /// How long a stop may take in all.
 const STOP_MAX: Duration = Duration::from_secs(5);

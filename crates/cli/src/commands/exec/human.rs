@@ -1,7 +1,7 @@
 //! A run for people: progress as text, the answer apart from it.
 //!
-//! The invariant here: text that a model or a command made cannot steer a terminal: where a person
-//! looks, control characters are replaced. Pure: whoever calls it writes.
+//! The invariant here: text that a model or a command made cannot steer a terminal or the viewer of a
+//! log: wherever it goes, characters that nobody sees are made visible.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,8 @@ use turnlane_protocol::exec_events::{CallStatus, Event, Item, ItemBody, TodoItem
 use turnlane_protocol::turn_error::ErrorKind;
 
 use super::run::Told;
-use crate::shown::text::harmless;
+use crate::shown::text::visible;
+use crate::shown::{Colour, out};
 
 /// How text is shown.
 #[derive(Clone, Debug)]
@@ -19,13 +20,6 @@ pub(super) struct Human {
     pub(super) look: Look,
     /// Who speaks.
     pub(super) engine: String,
-}
-
-/// Whether colours are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
-    On,
-    Off,
 }
 
 /// Whether a person looks.
@@ -77,10 +71,10 @@ impl Human {
         ] {
             let key = self.paint(BOLD, &format!("{key}:"));
             // Writing into a string cannot fail.
-            let _ = writeln!(text, "{key} {}", self.safe(value));
+            let _ = writeln!(text, "{key} {}", visible(value));
         }
         let user = self.paint(CYAN, "user");
-        let _ = writeln!(text, "{RULE}\n{user}\n{}", self.safe(prompt));
+        let _ = writeln!(text, "{RULE}\n{user}\n{}", visible(prompt));
         text
     }
 
@@ -94,14 +88,14 @@ impl Human {
             Event::ItemUpdated { item } => self.listed(item),
             Event::ItemCompleted { item } => self.completed(item, told),
             Event::Error { message, .. } => {
-                format!("{} {}\n", self.paint(RED, "ERROR:"), self.safe(message))
+                format!("{} {}\n", self.paint(RED, "ERROR:"), visible(message))
             }
             Event::TurnFailed { error, .. } if error.kind == ErrorKind::Interrupted => {
                 format!("{}\n", self.paint(YELLOW, "turn interrupted"))
             }
             // Nobody failed before it, so nothing was said.
             Event::TurnFailed { error, .. } if error.kind == ErrorKind::Timeout => {
-                let message = self.safe(&error.message);
+                let message = visible(&error.message);
                 format!("{} {message}\n", self.paint(RED, "ERROR:"))
             }
             // Said as an error before.
@@ -117,8 +111,8 @@ impl Human {
                     _ => ".",
                 };
                 let exec = self.paint(MAGENTA, "exec");
-                let line = self.paint(BOLD, &self.safe(&command.command));
-                format!("{exec}\n{line} in {}\n", self.safe(cwd))
+                let line = self.paint(BOLD, &visible(&command.command));
+                format!("{exec}\n{line} in {}\n", visible(cwd))
             }
             ItemBody::TodoList { .. } => self.listed(item),
             _ => String::new(),
@@ -129,9 +123,9 @@ impl Human {
         match &item.body {
             ItemBody::AgentMessage { text } => {
                 let who = self.paint(MAGENTA, &self.engine);
-                format!("{who}\n{}\n", self.safe(text))
+                format!("{who}\n{}\n", visible(text))
             }
-            ItemBody::Reasoning { text } => format!("{}\n", self.paint(DIM, &self.safe(text))),
+            ItemBody::Reasoning { text } => format!("{}\n", self.paint(DIM, &visible(text))),
             ItemBody::CommandExecution(command) => {
                 let took = match told.item.as_ref().map(|item| &item.body) {
                     Some(Body::CommandExecution(command)) => command.duration_ms.unwrap_or(0),
@@ -145,7 +139,7 @@ impl Human {
                     (_, Some(code)) => self.paint(RED, &format!(" exited {code} in {took}ms:")),
                     (_, None) => self.paint(RED, &format!(" failed in {took}ms:")),
                 };
-                let output = self.safe(&command.aggregated_output);
+                let output = visible(&command.aggregated_output);
                 format!("{how}\n{}\n", self.paint(DIM, &output))
             }
             ItemBody::FileChange(change) => {
@@ -154,12 +148,12 @@ impl Human {
                     self.paint(MAGENTA, &format!("patch: {}", word(change.status)))
                 );
                 for file in &change.changes {
-                    let _ = writeln!(text, "{}", self.safe(&file.path));
+                    let _ = writeln!(text, "{}", visible(&file.path));
                 }
                 text
             }
             ItemBody::McpToolCall(call) => {
-                let name = self.safe(&format!("{}/{}", call.server, call.tool));
+                let name = visible(&format!("{}/{}", call.server, call.tool));
                 format!(
                     "{} {name} ({})\n",
                     self.paint(MAGENTA, "mcp:"),
@@ -167,7 +161,7 @@ impl Human {
                 )
             }
             ItemBody::CollabToolCall(call) => {
-                let name = self.safe(&call.tool);
+                let name = visible(&call.tool);
                 format!(
                     "{} {name} ({})\n",
                     self.paint(MAGENTA, "agents:"),
@@ -175,15 +169,11 @@ impl Human {
                 )
             }
             ItemBody::WebSearch(search) => {
-                let query = self.safe(&search.query);
+                let query = visible(&search.query);
                 format!("{} {query}\n", self.paint(MAGENTA, "web search:"))
             }
             ItemBody::Error { message } => {
-                format!(
-                    "{} {}\n",
-                    self.paint(YELLOW, "warning:"),
-                    self.safe(message)
-                )
+                format!("{} {}\n", self.paint(YELLOW, "warning:"), visible(message))
             }
             // Shown whenever it changed.
             ItemBody::TodoList { .. } => String::new(),
@@ -201,7 +191,7 @@ impl Human {
         } in items
         {
             let mark = if *completed { 'x' } else { ' ' };
-            let _ = writeln!(text, "  [{mark}] {}", self.safe(step));
+            let _ = writeln!(text, "  [{mark}] {}", visible(step));
         }
         text
     }
@@ -222,11 +212,9 @@ impl Human {
         }
     }
 
-    fn safe(&self, text: &str) -> String {
-        match self.look {
-            Look::Terminal => harmless(text),
-            Look::Elsewhere => text.to_owned(),
-        }
+    /// Writes text that was made here to standard error, with its colours.
+    pub(super) fn tell(&self, text: &str) {
+        out::tell(text, self.colour);
     }
 }
 

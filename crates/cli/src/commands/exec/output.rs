@@ -4,7 +4,6 @@
 //! whoever drives the run takes nothing new while too many wait ([`WAITING_MAX`]).
 
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -13,7 +12,8 @@ use turnlane_protocol::exec_events::encode_line;
 use super::human::{Human, Look};
 use super::run::Told;
 use super::stdout::Stdout;
-use crate::shown::text::harmless;
+use crate::shown::Colour;
+use crate::shown::out::Chunk;
 
 /// How many lines may wait before no more events are taken.
 const WAITING_MAX: usize = 256;
@@ -30,13 +30,7 @@ pub(super) enum Voice {
 pub(super) struct Output {
     voice: Voice,
     stdout: Stdout,
-    waiting: VecDeque<Vec<u8>>,
-}
-
-/// A line for people; logs and results are elsewhere.
-pub(super) fn note(text: &str) {
-    // Nobody can be told that standard error is gone.
-    let _ = writeln!(io::stderr(), "{text}");
+    waiting: VecDeque<Chunk>,
 }
 
 impl Output {
@@ -67,12 +61,10 @@ impl Output {
         for told in told {
             match &self.voice {
                 Voice::Lines => match encode_line(&told.event) {
-                    Ok(line) => self.waiting.push_back(line),
+                    Ok(line) => self.waiting.push_back(Chunk::of_json(&line)),
                     Err(error) => tracing::error!(%error, "an event has no JSON form"),
                 },
-                Voice::People(human) => {
-                    let _ = io::stderr().write_all(human.told(&told).as_bytes());
-                }
+                Voice::People(human) => human.tell(&human.told(&told)),
             }
         }
     }
@@ -82,12 +74,11 @@ impl Output {
         let Voice::People(human) = &self.voice else {
             return;
         };
-        let text = match (stdout, human.look) {
-            (Look::Terminal, Look::Terminal) => return,
-            (Look::Terminal, Look::Elsewhere) => harmless(message),
-            (Look::Elsewhere, _) => message.to_owned(),
-        };
-        self.waiting.push_back(format!("{text}\n").into_bytes());
+        if (stdout, human.look) == (Look::Terminal, Look::Terminal) {
+            return;
+        }
+        let chunk = Chunk::of_text(&format!("{message}\n"), Colour::Off);
+        self.waiting.push_back(chunk);
     }
 
     /// Whether more events may be taken.
@@ -138,7 +129,6 @@ impl Output {
 mod tests {
     use std::io::{Read as _, Seek as _};
 
-    use super::super::human::Colour;
     use super::*;
 
     async fn answered(stdout: Look, stderr: Look) -> String {
@@ -149,7 +139,7 @@ mod tests {
             engine: "native".to_owned(),
         });
         let mut output = Output::new(voice, Stdout::over(file.try_clone().unwrap()).unwrap());
-        output.answer("a\x1bb", stdout);
+        output.answer("a\x1bb\n\tc", stdout);
         output.finish(None).await;
         let mut text = String::new();
         file.rewind().unwrap();
@@ -158,11 +148,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_answer_is_where_nobody_has_seen_it_and_whole_where_nobody_looks() {
+    async fn the_answer_is_written_where_it_was_not_shown_and_cannot_steer_a_terminal() {
         let cases = [
-            (Look::Elsewhere, Look::Elsewhere, "a\x1bb\n"),
-            (Look::Elsewhere, Look::Terminal, "a\x1bb\n"),
-            (Look::Terminal, Look::Elsewhere, "a\u{FFFD}b\n"),
+            (Look::Elsewhere, Look::Elsewhere, "a\\u{1b}b\n\tc\n"),
+            (Look::Elsewhere, Look::Terminal, "a\\u{1b}b\n\tc\n"),
+            (Look::Terminal, Look::Elsewhere, "a\\u{1b}b\n\tc\n"),
             (Look::Terminal, Look::Terminal, ""),
         ];
         for (stdout, stderr, text) in cases {

@@ -33,7 +33,7 @@ impl Setup {
         let options = &wish.options;
         let overrides = overrides(before, options)?;
         let cwd = directory(options.cd.as_deref())?;
-        let home = home::find()?;
+        let home = home::open()?;
         let codex_home = home::codex();
         let layers = layers(options, &home, codex_home.as_deref(), &overrides)?;
         let files = ConfigFiles::new(layers);
@@ -94,7 +94,7 @@ fn layers(
     }
     if options.ignore_user_config {
         layers.codex = None;
-        layers.own = PathBuf::from("/dev/null");
+        layers.own = None;
     }
     if options.strict_config {
         layers.unknown = Unknown::Refused;

@@ -220,7 +220,8 @@ fn current_dir() -> PathBuf {
 fn tell(run: &mut Run, opened: &Opened, missing: &[String], prompt: &str, output: &mut Output) {
     output.set_engine(&opened.header.engine);
     if let Some(human) = output.human() {
-        super::output::note(human.header(&opened.header, prompt).trim_end());
+        let header = human.header(&opened.header, prompt);
+        human.tell(&format!("{}\n", header.trim_end()));
     }
     output.say([run.thread_started()]);
     for complaint in missing {

@@ -9,13 +9,14 @@
 //! waits for the reader's end.
 
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::io;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+
+use crate::shown::out::{self, Chunk};
 
 /// How many lines may wait to be written.
 const LINES_MAX: usize = 256;
@@ -25,7 +26,7 @@ const STACK_BYTES: usize = 128 * 1024;
 /// The way to standard output.
 #[derive(Debug)]
 pub(super) struct Stdout {
-    lines: mpsc::Sender<Vec<u8>>,
+    lines: mpsc::Sender<Chunk>,
     unread: CancellationToken,
     done: oneshot::Receiver<()>,
 }
@@ -33,7 +34,7 @@ pub(super) struct Stdout {
 impl Stdout {
     /// Takes over standard output.
     pub(super) fn start() -> io::Result<Self> {
-        Self::over(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+        Self::over(out::stdout_file()?)
     }
 
     /// Takes over a file that stands for it.
@@ -45,7 +46,7 @@ impl Stdout {
         let (finished, done) = oneshot::channel();
         let on_error = unread.clone();
         thread("stdout", move || {
-            write(file, receiver, &on_error);
+            write(&file, receiver, &on_error);
             // Nobody need wait for it.
             let _ = finished.send(());
         })?;
@@ -57,7 +58,7 @@ impl Stdout {
     }
 
     /// A place for the next line, once there is one; none when the reader has gone.
-    pub(super) async fn place(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+    pub(super) async fn place(&self) -> Option<mpsc::Permit<'_, Chunk>> {
         self.lines.reserve().await.ok()
     }
 
@@ -80,9 +81,9 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-fn write(mut file: File, mut lines: mpsc::Receiver<Vec<u8>>, unread: &CancellationToken) {
+fn write(file: &File, mut lines: mpsc::Receiver<Chunk>, unread: &CancellationToken) {
     while let Some(line) = lines.blocking_recv() {
-        if file.write_all(&line).is_err() {
+        if line.write_to(file).is_err() {
             unread.cancel();
             return;
         }

@@ -15,7 +15,7 @@ use turnlane_protocol::queue::QueueState;
 
 use super::show;
 use crate::shown::item::{self, Output};
-use crate::shown::text::{counted, harmless, one_line};
+use crate::shown::text::{counted, one_line, visible};
 use crate::shown::{Form, Ink, Screen, queue};
 
 /// What is shown of a thread.
@@ -161,11 +161,11 @@ impl Live {
             EventBody::Queue(told) => self.queue_changed(told),
             EventBody::Error(error) => {
                 let title = self.screen.paint(Ink::Red, "error:");
-                self.line(&format!("{title} {}\n", harmless(&error.message)))
+                self.line(&format!("{title} {}\n", visible(&error.message)))
             }
             EventBody::Warning(text) => {
                 let title = self.screen.paint(Ink::Yellow, "warning:");
-                self.line(&format!("{title} {}\n", harmless(text)))
+                self.line(&format!("{title} {}\n", visible(text)))
             }
             EventBody::Lagged { .. } | EventBody::TooSlow => {
                 let text = self.screen.paint(Ink::Dim, "… something was left out here");
@@ -269,7 +269,7 @@ impl Live {
             DeltaKind::Plan => (self.screen.paint(Ink::Magenta, "plan\n"), Ink::Plain),
             _ => (String::new(), Ink::Dim),
         };
-        let mut words = self.screen.paint(ink, &harmless(text));
+        let mut words = self.screen.paint(ink, &visible(text));
         if self.open.as_deref() != Some(item) {
             self.end_line();
             words.insert_str(0, &title);

@@ -15,7 +15,7 @@ use crate::args::ThreadShow;
 use crate::session::{Session, find};
 use crate::shown::item::{self, Output};
 use crate::shown::table::facts;
-use crate::shown::text::{counted, harmless};
+use crate::shown::text::{counted, visible};
 use crate::shown::time::took;
 use crate::shown::{Form, Ink, Screen, queue};
 
@@ -169,10 +169,10 @@ pub(super) fn end(
         TurnStatus::Completed => (Ink::Green, format!("completed{took}")),
         TurnStatus::Interrupted => (Ink::Yellow, format!("interrupted{took}")),
         TurnStatus::Failed => (Ink::Red, format!("failed{took}")),
-        TurnStatus::Unknown(word) => (Ink::Plain, harmless(word)),
+        TurnStatus::Unknown(word) => (Ink::Plain, visible(word)),
         _ => (Ink::Plain, "ended".to_owned()),
     };
-    let why = error.map(|error| format!(": {}", harmless(error)));
+    let why = error.map(|error| format!(": {}", visible(error)));
     let why = why.unwrap_or_default();
     format!("{}{why}\n", screen.paint(ink, &text))
 }

@@ -198,7 +198,7 @@ impl Tail<'_> {
         }
         if self.live.screen.form == Form::People {
             let held = queue::state(&self.live.screen, &self.thread, &state);
-            note(held.trim_end());
+            self.live.screen.note_painted(held.trim_end());
         }
         Ok(Some(ExitCode::FAILURE))
     }

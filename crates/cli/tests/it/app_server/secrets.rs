@@ -102,9 +102,10 @@ async fn a_planted_key_appears_nowhere() {
 async fn a_key_file_that_others_can_read_is_refused() {
     let served = Served::new(|_| Reply::text("hi")).await;
     let keys = served.home.turnlane().join("keys.env");
+    // While it runs: at its start a server looks at the whole home.
+    let mut server = served.stdio().await;
     std::fs::write(&keys, "OTHER=aaaaaaaaaaaa\n").unwrap();
     std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let mut server = served.stdio().await;
     let client = &mut server.client;
     let thread = thread(client, &served.work(), json!({})).await;
     let end = turn(client, &thread, "hello").await;

@@ -82,7 +82,7 @@ async fn a_token_that_others_can_read_is_refused() {
     exit 1
     -- stdout
     -- stderr
-    error: HOME/token can be read or written by others (mode 0644); run: chmod 600 HOME/token
+    error: HOME/token can be read by other users (mode 0644); run: chmod 600 HOME/token
     ");
 }
 

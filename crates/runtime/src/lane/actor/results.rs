@@ -401,6 +401,7 @@ fn is_refusal(error: &StoreError) -> bool {
         StoreError::DiskFull { .. }
             | StoreError::Overloaded
             | StoreError::WritesOff
+            | StoreError::Locked { .. }
             | StoreError::Failed { .. }
             | StoreError::Closed
     )

@@ -5,11 +5,11 @@
 //! The invariant here: a row that is on disk has its copies on disk; copies without a row are
 //! removed, at once where we know it and by [`sweep`] where a crash came between.
 //!
-//! What an engine makes of a file is its business.
+//! How files are copied and made durable is in `copy`. What an engine makes of a file is its business.
+
+mod copy;
 
 use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,13 +21,10 @@ use turnlane_runtime::store::queue::RowState;
 
 use crate::connection::Connection;
 use crate::server::Shared;
+use copy::{RowDirectory, SystemSync, THREAD, copy_all};
 
 /// The folder of all copies, in our own.
 const FOLDER: &str = "attachments";
-/// In the folder of a row: the thread that it is in.
-const THREAD: &str = "thread";
-/// How much one row may have copied; what is longer no model takes.
-const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How often leftovers are looked for, and how old they are by then.
 const SWEEP_EVERY_MS: i64 = 60 * 60 * 1_000;
 /// How many folders one look goes through.
@@ -70,13 +67,18 @@ pub(super) async fn keep(
     mut input: Vec<UserInput>,
 ) -> Result<Vec<UserInput>, ErrorObject> {
     begin_sweep(cx.shared());
-    let folder = folder(cx.shared(), row);
+    let home = cx.shared().options.home.clone();
+    let to = RowDirectory {
+        all: home.join(FOLDER),
+        row: folder(cx.shared(), row),
+        home,
+    };
     let now_ms = cx.shared().options.clock.now_ms();
     let copying = tokio::task::spawn_blocking(move || {
-        let is_new = !folder.exists();
-        let copied = copy_all(&folder, thread, now_ms, &mut input);
+        let is_new = !to.row.exists();
+        let copied = copy_all(&SystemSync, &to, thread, now_ms, files(&mut input));
         if copied.is_err() && is_new {
-            drop(fs::remove_dir_all(&folder));
+            drop(fs::remove_dir_all(&to.row));
         }
         copied.map(|()| input)
     });
@@ -98,45 +100,6 @@ pub(super) fn forget(shared: &Shared, row: QueuedTurnId) {
 fn folder(shared: &Shared, row: QueuedTurnId) -> PathBuf {
     let all = shared.options.home.join(FOLDER);
     all.join(row.to_string())
-}
-
-fn copy_all(
-    folder: &Path,
-    thread: ThreadId,
-    now_ms: i64,
-    input: &mut [UserInput],
-) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
-    fs::write(folder.join(THREAD), thread.to_string())?;
-    let mut room = BYTES_MAX;
-    for path in files(input) {
-        let from = Path::new(path.as_str());
-        // Anything else, such as a pipe, might never end.
-        if !fs::metadata(from)?.is_file() {
-            return Err(io::Error::other("not a file"));
-        }
-        let name = QueuedTurnId::new(u64::try_from(now_ms).unwrap_or(0)).to_string();
-        let mut to = folder.join(name);
-        if let Some(extension) = from.extension() {
-            to.set_extension(extension);
-        }
-        // One byte more tells that it is too long.
-        let mut source = fs::File::open(from)?.take(room + 1);
-        let mut copy = fs::File::create_new(&to)?;
-        let bytes = io::copy(&mut source, &mut copy)?;
-        room = room.checked_sub(bytes).ok_or_else(|| {
-            io::Error::other(format!("files are larger than {BYTES_MAX} bytes together"))
-        })?;
-        copy.sync_all()?;
-        *path = to
-            .into_os_string()
-            .into_string()
-            .map_err(|_| io::Error::other("the path is not text"))?;
-    }
-    fs::File::open(folder)?.sync_all()
 }
 
 /// Looks for leftovers, unless somebody has done so of late.
