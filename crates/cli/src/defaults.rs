@@ -31,7 +31,10 @@ pub(crate) fn settings(config: &Config, cwd: &Path) -> anyhow::Result<Settings> 
         runtime_workspace_roots: Vec::new(),
         config: Map::new(),
         approval_policy: approval_policy(shared)?,
-        approvals_reviewer: None,
+        approvals_reviewer: read(
+            shared.get("approvals_reviewer").cloned(),
+            "approvals_reviewer",
+        )?,
         sandbox_policy: sandbox_policy(shared, cwd)?,
         effort: text("model_reasoning_effort"),
         summary: read(summary, "model_reasoning_summary")?,

@@ -8,8 +8,9 @@
 
 mod questions;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 pub use questions::{
     ContentItem, DynamicToolCallAnswer, DynamicToolCallParams, GrantScope,
@@ -37,8 +38,17 @@ pub const LIST_METHOD: &str = "approval/list";
 /// Decides what is open without being subscribed.
 pub const RESPOND_METHOD: &str = "approval/respond";
 
+/// The names of decisions, in the order error texts list them.
+const DECISION_WORDS: &[&str] = &[
+    "accept",
+    "acceptForSession",
+    "acceptWithExecpolicyAmendment",
+    "decline",
+    "cancel",
+];
+
 /// What somebody decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Decision {
@@ -55,6 +65,39 @@ pub enum Decision {
     Decline,
     /// No; the turn is stopped.
     Cancel,
+}
+
+/// Reads the exact spelling and nothing near it: serde's own reading of an enum also takes
+/// `{"accept": null}` for `"accept"`, and an array for the members of an object.
+impl<'de> Deserialize<'de> for Decision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let unknown = || D::Error::custom("not a decision of an approval");
+        match Value::deserialize(deserializer)? {
+            Value::String(word) => match word.as_str() {
+                "accept" => Ok(Self::Accept),
+                "acceptForSession" => Ok(Self::AcceptForSession),
+                "decline" => Ok(Self::Decline),
+                "cancel" => Ok(Self::Cancel),
+                word => Err(D::Error::unknown_variant(word, DECISION_WORDS)),
+            },
+            Value::Object(decision) => {
+                let inner = only_member(&decision, "acceptWithExecpolicyAmendment");
+                let inner = inner.and_then(Value::as_object);
+                let words = inner.and_then(|inner| only_member(inner, "execpolicy_amendment"));
+                let words = words.and_then(Value::as_array).ok_or_else(unknown)?;
+                let words = words.iter().map(|word| word.as_str().map(str::to_owned));
+                Ok(Self::AcceptWithExecpolicyAmendment {
+                    execpolicy_amendment: words.collect::<Option<_>>().ok_or_else(unknown)?,
+                })
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The value of the only member, if it has this name.
+fn only_member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    members.get(name).filter(|_| members.len() == 1)
 }
 
 impl Decision {

@@ -94,6 +94,15 @@ impl SandboxPolicy {
         }
     }
 
+    /// Whether Turnlane itself confines the commands. [`SandboxPolicy::ExternalSandbox`] does not
+    /// count: files are then somebody else's to protect, and a client cannot prove that they are.
+    pub fn is_confined(&self) -> bool {
+        match self {
+            Self::ReadOnly { .. } | Self::WorkspaceWrite(_) => true,
+            Self::DangerFullAccess | Self::ExternalSandbox { .. } => false,
+        }
+    }
+
     /// Whether commands reach the network.
     pub fn allows_network(&self) -> bool {
         match self {

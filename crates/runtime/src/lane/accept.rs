@@ -26,6 +26,9 @@ use crate::settings::Settings;
 /// How many characters of the first text a thread is shown with.
 const PREVIEW_CHARS_MAX: usize = 200;
 
+/// Why a turn is not started that requires a sandbox.
+const NO_SANDBOX: &str = "the turn requires a sandbox, and the thread has none";
+
 /// What is chosen before a row is accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
@@ -50,21 +53,24 @@ fn decide(acceptance: Acceptance<'_>, chosen: &Chosen) -> Verdict {
     }
     match read(acceptance, chosen) {
         Ok(accept) => Verdict::Accept(Box::new(accept)),
-        Err(why) => {
-            let message = format!("queued turn payload could not be read: {why}");
-            Verdict::CannotStart(Box::new(cannot_start(
-                acceptance.row,
-                &message,
-                chosen.next_turn,
-            )))
-        }
+        Err(why) => Verdict::CannotStart(Box::new(cannot_start(
+            acceptance.row,
+            &why,
+            chosen.next_turn,
+        ))),
     }
 }
 
 fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
-    let params: TurnStartParams = rows::read(&acceptance.row.params)?;
-    let settings: Settings = rows::read(&acceptance.thread.settings)?;
-    let after = settings.after(&params)?;
+    let unreadable = |why: String| format!("queued turn payload could not be read: {why}");
+    let params: TurnStartParams = rows::read(&acceptance.row.params).map_err(unreadable)?;
+    let settings: Settings = rows::read(&acceptance.thread.settings).map_err(unreadable)?;
+    let after = settings.after(&params).map_err(unreadable)?;
+    // Looked at here as well as by the server: the thread may have lost its sandbox since the row
+    // was added.
+    if params.requires_sandbox() && !after.sandbox_policy.is_confined() {
+        return Err(NO_SANDBOX.to_owned());
+    }
     let changed = after != settings;
     Ok(Accept {
         item: first_item(&params, acceptance.row, chosen),

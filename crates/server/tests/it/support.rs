@@ -54,7 +54,10 @@ impl Defaults for TestDefaults {
             config: wanted.config.cloned().unwrap_or_default(),
             approval_policy: ApprovalPolicy::OnRequest,
             approvals_reviewer: None,
-            sandbox_policy: SandboxPolicy::DangerFullAccess,
+            sandbox_policy: match text("sandbox_mode") {
+                Some(mode) => SandboxPolicy::from_mode(&mode).ok_or("no such sandbox_mode")?,
+                None => SandboxPolicy::DangerFullAccess,
+            },
             effort: None,
             summary: None,
             personality: None,
@@ -134,18 +137,7 @@ impl World {
         let clock = Arc::new(SystemClock);
         let runtime = Runtime::start(store, engines, clock, options);
         let runtime = runtime.await.unwrap();
-        let server = Server::new(Options {
-            runtime: runtime.handle(),
-            service: ProcessService::start(turnlane_process::Options::default()).unwrap(),
-            defaults: Arc::new(TestDefaults),
-            clock: Arc::new(SystemClock),
-            home: folder.path().to_owned(),
-            cwd: folder.path().to_owned(),
-            worker_id: WorkerId::at(1, [1; 10]),
-            process_spawn: ProcessSpawn::Allow,
-            on_interrupt: AfterInterrupt::Continue,
-            features: turnlane_server::features(),
-        });
+        let server = server(&runtime, folder.path(), ProcessSpawn::Allow);
         Self {
             runtime,
             server,
@@ -170,6 +162,11 @@ impl World {
         self.server.stop().await;
         self.runtime.stop(std::time::Duration::ZERO).await.unwrap();
         Self::start_in(self.folder, script, options).await
+    }
+
+    /// Another server on the same runtime, with this word about processes without a sandbox.
+    pub(crate) fn server_with(&self, process_spawn: ProcessSpawn) -> Server {
+        server(&self.runtime, self.folder.path(), process_spawn)
     }
 
     /// A client that has said nothing yet.
@@ -222,6 +219,21 @@ impl World {
     }
 }
 
+fn server(runtime: &Runtime, folder: &Path, process_spawn: ProcessSpawn) -> Server {
+    Server::new(Options {
+        runtime: runtime.handle(),
+        service: ProcessService::start(turnlane_process::Options::default()).unwrap(),
+        defaults: Arc::new(TestDefaults),
+        clock: Arc::new(SystemClock),
+        home: folder.to_owned(),
+        cwd: folder.to_owned(),
+        worker_id: WorkerId::at(1, [1; 10]),
+        process_spawn,
+        on_interrupt: AfterInterrupt::Continue,
+        features: turnlane_server::features(),
+    })
+}
+
 /// An engine that plays this script.
 pub(crate) fn scripted(script: &str) -> Scripted {
     let script = Script::parse("test.yaml", script, AbortSteps::Refused).unwrap();
@@ -242,6 +254,17 @@ impl Client {
     pub(crate) async fn greeted(duplex: turnlane_rpc::Duplex) -> Self {
         let mut client = Self(TestClient::new(duplex));
         client.initialize(json!({"experimentalApi": true})).await;
+        client
+    }
+
+    /// A client of this kind that knows Turnlane.
+    pub(crate) async fn of_kind(server: &Server, kind: PeerKind) -> Self {
+        let (near, far) = turnlane_rpc::Duplex::memory();
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(far, kind).await });
+        let mut client = Self(TestClient::new(near));
+        let capabilities = json!({"experimentalApi": true, "turnlane": {"version": 1}});
+        client.initialize(capabilities).await;
         client
     }
 
