@@ -119,7 +119,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the call was certainly not executed and may succeed later. Repeating it does no harm.
+    /// Returns true if the call was certainly not executed and may succeed later: repeating it does
+    /// no harm.
     ///
     /// False for a lost connection: the server may have executed the call before
     /// ([`is_outcome_unknown`](Self::is_outcome_unknown)). Repeat such a call only if it changes
@@ -128,8 +129,8 @@ impl CallError {
         matches!(self, Self::Overloaded { .. })
     }
 
-    /// Whether the call may have been sent and nothing is known about its result: the server may have
-    /// executed it, and may still do so.
+    /// Returns true if the call may have been sent and nothing is known about its result: the server
+    /// may have executed it, and may still do so.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Transport(_) | Self::Timeout { .. } | Self::Decode(_) | Self::Closed => true,

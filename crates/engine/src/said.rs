@@ -112,7 +112,7 @@ pub enum ApprovalSubject {
         changes: Vec<FileUpdate>,
         /// A directory the agent wants to write in from now on.
         grant_root: Option<String>,
-        /// Whether it changes files that commands in the sandbox may not change.
+        /// True if it changes files that commands in the sandbox may not change.
         escalated: bool,
     },
     /// To be allowed more than the sandbox allows.

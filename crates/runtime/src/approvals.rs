@@ -57,9 +57,9 @@ pub struct WantedPermissions {
 pub struct ClientDecision {
     /// The decision.
     pub decision: Decision,
-    /// Why; the model is told.
+    /// The reason; the model is told.
     pub reason: Option<String>,
-    /// What the client may have run.
+    /// The rights of the client.
     pub caller: CallerRights,
 }
 

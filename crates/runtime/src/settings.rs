@@ -81,7 +81,7 @@ impl Settings {
         })
     }
 
-    /// What one turn with these params is run with; `environments` are the thread's.
+    /// The settings of one turn with these params; `environments` are the thread's.
     pub(crate) fn for_turn(
         self,
         params: &TurnStartParams,

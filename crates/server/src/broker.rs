@@ -49,7 +49,7 @@ pub(crate) struct Question {
     frame: Bytes,
     /// What is granted with a yes, where that has to be said.
     wanted: Option<WantedPermissions>,
-    /// What may be answered; every other word is no answer.
+    /// The decisions that count; every other word is no answer.
     offered: Vec<OfferedDecision>,
     asked: Mutex<Asked>,
     /// Set when it is decided, by whomever.

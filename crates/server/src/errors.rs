@@ -20,7 +20,7 @@ use crate::connection::Connection;
 /// When a refused caller may try again.
 const RETRY_AFTER_MS: u64 = 250;
 
-/// Why an accept of a client does not count that may not run anything without a sandbox.
+/// The reason why an accept of a client without the rights does not count.
 pub(crate) const ESCALATES: &str = "an accept would let the agent act without a sandbox";
 
 /// What a refused call was about.

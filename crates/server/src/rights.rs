@@ -48,7 +48,7 @@ impl From<Refusal> for ErrorObject {
     }
 }
 
-/// Whether this peer may have something run without a sandbox.
+/// The rights of a peer of this kind.
 pub(crate) fn rights_of(peer: PeerKind, spawn: ProcessSpawn) -> CallerRights {
     match (spawn, peer) {
         // A client of such a listener has shown nothing: any program of any local user may be one.
@@ -59,8 +59,8 @@ pub(crate) fn rights_of(peer: PeerKind, spawn: ProcessSpawn) -> CallerRights {
     }
 }
 
-/// Whether this peer may have something run under this policy, wherever the policy comes from: the
-/// request, the thread or the configuration.
+/// Refuses a policy that confines nothing to a peer that must be confined, wherever the policy comes
+/// from: the request, the thread or the configuration.
 pub(crate) fn may_run(
     peer: PeerKind,
     spawn: ProcessSpawn,

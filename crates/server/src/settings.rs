@@ -15,7 +15,7 @@ use crate::errors;
 use crate::options::{PeerKind, Wanted};
 use crate::rights;
 
-/// What the names of the built-in permission profiles stand for.
+/// The built-in permission profiles, each with its mode.
 const PROFILES: [(&str, &str); 3] = [
     (":read-only", "read-only"),
     (":workspace", "workspace-write"),

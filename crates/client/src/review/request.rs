@@ -89,7 +89,7 @@ impl ApprovalRequest {
         words::simple_command(self.command.as_deref()?)
     }
 
-    /// Whether the command is one simple command that begins with these words.
+    /// Returns true if the command is one simple command that begins with these words.
     ///
     /// `request.runs(&["cargo", "test"])` is true for `/bin/bash -lc 'cargo test -p app'`, and false
     /// for `cargo test; rm x` and for everything else without [`words`](Self::words). Whatever stands

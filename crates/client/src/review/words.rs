@@ -67,7 +67,7 @@ fn plain_words(line: &str) -> Option<Vec<String>> {
     is_program.then_some(words)
 }
 
-/// Whether a letter outside of quotes stands for itself in every shell.
+/// Returns true if a letter outside of quotes stands for itself in every shell.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter)
 }

@@ -132,7 +132,7 @@ impl TurnStartParams {
         SandboxPolicy::agreed(self.sandbox.as_ref(), self.sandbox_policy.as_ref())
     }
 
-    /// Whether the turn may run only in a sandbox.
+    /// Returns true if the turn may run only in a sandbox.
     pub fn requires_sandbox(&self) -> bool {
         self.require_sandbox == Some(true)
     }

@@ -41,8 +41,8 @@ pub struct GranularApproval {
     pub skill_approval: bool,
 }
 
-/// Who decides. Turnlane has no reviewer model: under [`ApprovalsReviewer::AutoReview`] no client is
-/// asked, and whatever needs an approval is declined.
+/// The reviewer of approvals. Turnlane has no reviewer model: under [`ApprovalsReviewer::AutoReview`]
+/// no client is asked, and everything that needs an approval is declined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -94,8 +94,8 @@ impl SandboxPolicy {
         }
     }
 
-    /// Whether Turnlane itself confines the commands. [`SandboxPolicy::ExternalSandbox`] does not
-    /// count: files are then somebody else's to protect, and a client cannot prove that they are.
+    /// Returns true if Turnlane itself confines the commands. [`SandboxPolicy::ExternalSandbox`] does
+    /// not count: another program is said to protect the files, and a client cannot prove it.
     pub fn is_confined(&self) -> bool {
         match self {
             Self::ReadOnly { .. } | Self::WorkspaceWrite(_) => true,

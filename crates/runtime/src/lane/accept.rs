@@ -20,13 +20,14 @@ use turnlane_store::queue::{
 use turnlane_store::turn::{Accept, EndedTurn, FirstItem, TurnEnd, TurnStatus};
 use turnlane_store::{Json, TurnId};
 
+use super::rights::CallerRights;
 use super::rows::{self, comes_back};
 use crate::settings::Settings;
 
 /// How many characters of the first text a thread is shown with.
 const PREVIEW_CHARS_MAX: usize = 200;
 
-/// Why a turn is not started that requires a sandbox.
+/// The failure of a turn that may run only in a sandbox.
 const NO_SANDBOX: &str = "the turn requires a sandbox, and the thread has none";
 
 /// What is chosen before a row is accepted.
@@ -36,6 +37,8 @@ pub(crate) struct Chosen {
     pub item: ItemId,
     /// The turn that the row becomes if it cannot be started and is tried again.
     pub next_turn: TurnId,
+    /// The most that a turn may do in this worker.
+    pub turns: CallerRights,
     /// The engines that this worker has.
     pub engines: Arc<BTreeSet<String>>,
     /// Now.
@@ -68,7 +71,8 @@ fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
     let after = settings.after(&params).map_err(unreadable)?;
     // Looked at here as well as by the server: the thread may have lost its sandbox since the row
     // was added.
-    if params.requires_sandbox() && !after.sandbox_policy.is_confined() {
+    let is_required = params.requires_sandbox() || chosen.turns == CallerRights::Confined;
+    if is_required && !after.sandbox_policy.is_confined() {
         return Err(NO_SANDBOX.to_owned());
     }
     let changed = after != settings;

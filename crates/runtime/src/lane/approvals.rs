@@ -58,7 +58,7 @@ pub(crate) struct Subject {
     scope: String,
     /// The command word by word, if it is one simple command.
     words: Option<Vec<String>>,
-    /// Whether an accept lets something happen outside of any sandbox.
+    /// True if an accept lets the agent act outside of any sandbox.
     is_unconfined: bool,
 }
 
@@ -98,7 +98,7 @@ impl Subject {
         }
     }
 
-    /// Whether an accept lets something happen outside of any sandbox.
+    /// Returns true if an accept lets the agent act outside of any sandbox.
     pub(crate) fn is_unconfined(&self) -> bool {
         self.is_unconfined
     }

@@ -86,16 +86,16 @@ pub struct StartRequest {
     pub bound: Bound,
 }
 
-/// Something that somebody says to a running turn.
+/// A message to a running turn.
 #[derive(Clone, Debug)]
 pub struct SteerRequest {
     /// The turn.
     pub turn: TurnId,
-    /// What is said.
+    /// The message.
     pub input: Vec<UserInput>,
     /// The client's own id for the message.
     pub client_id: Option<String>,
-    /// What the client may have run; a turn with more rights does not listen to it.
+    /// The rights of the client; a turn with more rights does not take its messages.
     pub caller: CallerRights,
 }
 

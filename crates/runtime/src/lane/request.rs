@@ -37,7 +37,9 @@ pub(crate) fn from_accepted(
 ) -> Result<(TurnRequest, Option<Duration>), String> {
     let params: TurnStartParams = rows::read(&accepted.row.params)?;
     let settings: Settings = rows::read(&accepted.thread.settings)?;
-    let facts: Facts = rows::read(&accepted.thread.facts)?;
+    // A thread of an embedder may have no facts at all.
+    let facts: Option<Facts> = rows::read(&accepted.thread.facts)?;
+    let environments = facts.and_then(|facts| facts.environments);
     let attempt = accepted.turn.attempt;
     let client_id = if attempt > 1 {
         format!("{}#{attempt}", accepted.row.client_id)
@@ -62,7 +64,7 @@ pub(crate) fn from_accepted(
             .item
             .as_ref()
             .map(|item| ItemId::from(item.id.as_str())),
-        settings: settings.for_turn(&params, facts.environments),
+        settings: settings.for_turn(&params, environments),
         runtime_tools: Vec::new(),
         thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
     };

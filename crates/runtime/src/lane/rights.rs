@@ -13,7 +13,7 @@ use turnlane_store::turn::AcceptedTurn;
 use super::rows;
 use crate::settings::Settings;
 
-/// Whether a caller may have something run without a sandbox.
+/// The rights of a caller: may it run commands without a sandbox?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerRights {
     /// Only in a sandbox.
@@ -60,7 +60,7 @@ impl TurnRights {
         }
     }
 
-    /// Whether a caller may give the turn more to do.
+    /// Returns true if a caller may give the turn more to do.
     pub(crate) fn admits(&self, caller: CallerRights) -> bool {
         match caller {
             CallerRights::Unconfined => true,

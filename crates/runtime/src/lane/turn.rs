@@ -54,7 +54,7 @@ pub(crate) struct RunningTurn {
     pub stopped_by: Option<String>,
     /// Where the answer to the engine's last question about steering goes.
     pub close_steer: Option<Reply<Steering>>,
-    /// What it may do, and for whom.
+    /// The rights it was accepted with.
     pub rights: TurnRights,
     /// What waits for somebody.
     pub approvals: Approvals,

@@ -1,4 +1,4 @@
-//! Who reviews approvals: what a client says is kept and echoed, and `auto_review` asks nobody.
+//! The reviewer of approvals is kept and echoed, and under `auto_review` no client is asked.
 
 use serde_json::{Value, json};
 

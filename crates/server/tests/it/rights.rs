@@ -1,4 +1,4 @@
-//! Who may have something run without a sandbox: every door, every kind of client, every way to ask.
+//! The gate in front of commands without a sandbox: every door, every kind of client, every way to ask.
 
 use serde_json::{Value, json};
 use turnlane_server::{DOORS, PeerKind, ProcessSpawn};
@@ -93,7 +93,7 @@ fn joined(mut one: Value, other: Value) -> Value {
 /// The owner of the threads: a client that may do everything.
 struct Owner {
     client: Client,
-    /// How many turns were started that stand at the gate.
+    /// The number of turns that were started and stand at the gate.
     held: usize,
 }
 

@@ -75,7 +75,7 @@ impl Stage {
         self.mock.push(Reply::text("done"));
     }
 
-    /// What the model was told about its last call.
+    /// The output of the model's last call.
     fn last_output(&self) -> String {
         let requests = self.mock.requests();
         let input = &requests.last().unwrap().body["input"];
@@ -102,7 +102,7 @@ async fn thread(client: &mut Client, more: Value) -> String {
     answer["thread"]["id"].as_str().unwrap().to_owned()
 }
 
-/// Runs a turn in which nobody is asked.
+/// Runs a turn without an approval.
 async fn run(client: &mut Client, thread: &str) {
     let turn = client.turn(thread, "go").await;
     let ended = client.ended(&turn).await;
@@ -302,7 +302,7 @@ async fn a_later_turn_with_a_sandbox_does_not_write_to_a_shell_without_one_unask
     client.ended(&running).await;
     assert!(!stage.file("written").exists());
 
-    // Where nobody may be asked it is refused.
+    // Under `never` no client may be asked, so that it is refused.
     stage.model_calls(&[("write_stdin", write)]);
     let mut start = turn(&thread, "go");
     start["approvalPolicy"] = json!("never");

@@ -23,7 +23,7 @@ pub(crate) const NAMES: [&str; 5] = [
     VIEW_IMAGE,
 ];
 
-/// What a model is told that calls a tool where there is nowhere to run it; as in Codex.
+/// The answer to a call where there is nowhere to run it; Codex's words.
 const NO_ENVIRONMENT: &str = "No usable execution environment is available.";
 
 /// The tools a turn offers.
@@ -47,8 +47,8 @@ pub(crate) fn offered(
     offered
 }
 
-/// Why one of our own tools is not offered, as a model is told that calls it all the same; none: it
-/// is not withheld.
+/// The answer to a model that calls one of our own tools although the turn withholds it; none if the
+/// turn does not withhold it.
 pub(crate) fn withheld(
     name: &str,
     tools: &ToolSettings,

@@ -114,7 +114,7 @@ impl Writing<'_> {
         self.session.turn_id != self.turn.turn_id
     }
 
-    /// Whether the command runs without a sandbox.
+    /// Returns true if the command runs without a sandbox.
     fn is_unconfined(&self) -> bool {
         self.session.process.info().sandbox.fs == FsEnforcement::None
     }

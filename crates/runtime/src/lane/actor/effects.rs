@@ -111,6 +111,7 @@ impl Actor {
         Chosen {
             item: ids::new_item(at_ms),
             next_turn: ids::new_turn(at_ms),
+            turns: self.shared.options.turns,
             engines: self.shared.engine_names(),
             at_ms,
         }
@@ -296,8 +297,8 @@ impl Actor {
         self.settings_of_steer(request);
     }
 
-    /// Whether a caller may give the running turn more to do. Looked at when the steer is written:
-    /// the request may have waited while another turn began.
+    /// Returns true if a caller may give the running turn more to do. Called when the steer is
+    /// written: the request may have waited while another turn began.
     fn admits(&self, caller: CallerRights) -> bool {
         let running = self.running.as_ref();
         running.is_none_or(|running| running.rights.admits(caller))
@@ -433,6 +434,9 @@ impl Actor {
             request::run(engine, request, past, sink, control).await;
         });
         let mut running = RunningTurn::new(*accepted, end, task.abort_handle());
+        if self.shared.options.turns == CallerRights::Confined {
+            running.rights.caller = CallerRights::Confined;
+        }
         running.timeout_at = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         self.running = Some(Box::new(running));
     }

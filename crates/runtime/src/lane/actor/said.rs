@@ -258,7 +258,7 @@ impl Actor {
             return;
         };
         let subject = Subject::new(&request.subject, &running.rights);
-        // Whoever accepted it did not accept it on behalf of a caller with fewer rights.
+        // The client that accepted it did not accept it for a caller with fewer rights.
         let may_repeat =
             !subject.is_unconfined() || running.rights.caller == CallerRights::Unconfined;
         if may_repeat && self.session.covers(&subject) {

@@ -27,7 +27,7 @@ const FOR_PEOPLE: &str = "approvalsReviewer is `auto_review`, and this server ha
     whatever needs an approval is declined. Set approvalsReviewer to `user` to be asked instead.";
 
 impl Actor {
-    /// Declines what would be asked, and says once per thread that nobody is asked.
+    /// Declines the question, and warns once per thread that no client is asked.
     pub(super) fn decline_unreviewed(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
         let now_ms = self.now_ms();
         let thread = ids::wire_thread(self.thread);

@@ -1,4 +1,4 @@
-//! What an accept for the session covers, and whose accept counts.
+//! Accepts for the session: the questions they cover, and the callers whose accept counts.
 
 use turnlane_protocol::policy::{ApprovalsReviewer, SandboxPolicy};
 
