@@ -15,7 +15,9 @@ use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
 use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
-use turnlane_runtime::{AfterInterrupt, Clock, Drain, Runtime, Settings, SystemClock, this_worker};
+use turnlane_runtime::{
+    AfterInterrupt, CallerRights, Clock, Drain, Runtime, Settings, SystemClock, this_worker,
+};
 use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
 use turnlane_store::queue::Policies;
 use turnlane_store::sqlite::{LogAtClose, SqliteStore};
@@ -197,6 +199,10 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         approval_timeout: server.approval_timeout,
         unattended_timeout: server.unattended_timeout,
         turn_timeout: server.turn_timeout,
+        turns: match server.spawn {
+            Spawn::Allow => CallerRights::Unconfined,
+            Spawn::Deny => CallerRights::Confined,
+        },
         ..turnlane_runtime::Options::default()
     }
 }

@@ -31,7 +31,10 @@ pub(crate) fn settings(config: &Config, cwd: &Path) -> anyhow::Result<Settings> 
         runtime_workspace_roots: Vec::new(),
         config: Map::new(),
         approval_policy: approval_policy(shared)?,
-        approvals_reviewer: None,
+        approvals_reviewer: read(
+            shared.get("approvals_reviewer").cloned(),
+            "approvals_reviewer",
+        )?,
         sandbox_policy: sandbox_policy(shared, cwd)?,
         effort: text("model_reasoning_effort"),
         summary: read(summary, "model_reasoning_summary")?,
@@ -114,6 +117,7 @@ pub(crate) fn trust(shared: &Map<String, Value>, cwd: &Path) -> Trust {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use turnlane_protocol::policy::ApprovalsReviewer;
 
     use super::*;
 
@@ -165,6 +169,7 @@ mod tests {
             "model": "m-1",
             "approval_policy": {"granular": {"mcp_elicitations": true, "rules": false,
                                              "sandbox_approval": true}},
+            "approvals_reviewer": "guardian_subagent",
             "sandbox_mode": "workspace-write",
             "sandbox_workspace_write": {"writable_roots": ["/extra"], "network_access": true},
         }));
@@ -173,6 +178,8 @@ mod tests {
             matches!(settings.approval_policy, ApprovalPolicy::Granular(granular)
             if granular.sandbox_approval && !granular.rules)
         );
+        let reviewer = ApprovalsReviewer::AutoReview;
+        assert_eq!(settings.approvals_reviewer, Some(reviewer));
         let SandboxPolicy::WorkspaceWrite(write) = settings.sandbox_policy else {
             panic!("{:?}", settings.sandbox_policy);
         };
@@ -182,8 +189,14 @@ mod tests {
 
     #[test]
     fn a_policy_nobody_knows_is_an_error_that_names_its_key() {
-        let config = config(json!({"approval_policy": {"sometimes": true}}));
-        let error = settings(&config, Path::new("/w")).unwrap_err();
-        assert!(format!("{error:#}").starts_with("config.toml: approval_policy: "));
+        for (key, value) in [
+            ("approval_policy", json!({"sometimes": true})),
+            ("approvals_reviewer", json!("nobody")),
+        ] {
+            let config = config(json!({key: value}));
+            let error = settings(&config, Path::new("/w")).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.starts_with(&format!("config.toml: {key}: ")), "{text}");
+        }
     }
 }

@@ -21,6 +21,12 @@ turns:
           cmd: "cargo test"
           accepted: [{say: "The tests ran."}]
           declined: [{say: "I did not run the tests."}]
+  - match: "hurry"
+    steps:
+      - approve:
+          cmd: "cargo test; rm -r build"
+          accepted: [{say: "The tests ran, and the build directory is gone."}]
+          declined: [{say: "I did neither."}]
   - match: "clean"
     steps:
       - approve:
@@ -36,11 +42,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Tests may run; nothing else may.
 fn review(asked: &ApprovalRequest) -> Decision {
-    match asked.command() {
-        Some(command) if command.starts_with("cargo test") => Decision::Accept,
-        _ => Decision::Decline {
-            reason: Some("only tests are run here".to_owned()),
-        },
+    // Words are compared, not text: `cargo test; rm -r src` begins like a test and is none.
+    if asked.runs(&["cargo", "test"]) {
+        return Decision::Accept;
+    }
+    Decision::Decline {
+        reason: Some("only tests are run here".to_owned()),
     }
 }
 
@@ -57,7 +64,7 @@ pub(crate) async fn example(out: &mut impl Write) -> Result<(), Box<dyn Error>> 
         .start(".")
         .approval(Approval::OnRequest)
         .await?;
-    for wish in ["Please test", "Please clean up"] {
+    for wish in ["Please test", "Please hurry", "Please clean up"] {
         let answer = thread.turn(wish).await?;
         writeln!(out, "{wish}: {}", answer.text.unwrap_or_default())?;
     }

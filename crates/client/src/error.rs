@@ -119,12 +119,28 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the same call may succeed later and repeating it does no harm by itself.
+    /// Returns true if the call was certainly not executed and may succeed later: repeating it does
+    /// no harm.
+    ///
+    /// False for a lost connection: the server may have executed the call before
+    /// ([`is_outcome_unknown`](Self::is_outcome_unknown)). Repeat such a call only if it changes
+    /// nothing, or carries an idempotency key, or after looking whether it was executed.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Overloaded { .. } | Self::Transport(TransportError::Closed { .. })
-        )
+        matches!(self, Self::Overloaded { .. })
+    }
+
+    /// Returns true if the call may have been sent and nothing is known about its result: the server
+    /// may have executed it, and may still do so.
+    pub fn is_outcome_unknown(&self) -> bool {
+        match self {
+            Self::Transport(_) | Self::Timeout { .. } | Self::Decode(_) | Self::Closed => true,
+            Self::Contract { side, .. } => *side == Side::Response,
+            Self::Rpc(_)
+            | Self::Unsupported { .. }
+            | Self::Overloaded { .. }
+            | Self::InvalidArgument { .. }
+            | Self::ThreadClosed { .. } => false,
+        }
     }
 
     /// The server's code, if it answered.

@@ -5,7 +5,8 @@
 //! of their own; the reader never waits for one.
 //!
 //! This file has what reviewers see and say. `answer.rs` knows the words of each method, `scope.rs`
-//! who decides, `desk.rs` what is open, `memory.rs` what was decided and announced before.
+//! who decides, `desk.rs` what is open, `memory.rs` what was decided and announced before; `words.rs`
+//! reads command lines for reviewers that have rules about them.
 
 mod answer;
 mod desk;
@@ -14,6 +15,7 @@ mod request;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -29,7 +29,7 @@ pub mod sse;
 pub mod stream;
 pub(crate) mod tools;
 mod turn;
-mod words;
+pub(crate) mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;

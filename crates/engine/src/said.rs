@@ -96,6 +96,11 @@ pub enum ApprovalSubject {
         cwd: String,
         /// What it does, as far as its text tells.
         actions: Vec<CommandAction>,
+        /// The words of the one simple command that would run. None for everything else: an accepted
+        /// beginning of a command never covers it.
+        words: Option<Vec<String>>,
+        /// The text to write to the command, which runs already; none: the command is to be started.
+        stdin: Option<String>,
         /// Whether it would run outside of the sandbox.
         escalated: bool,
         /// The beginning of the command that could be allowed from now on.
@@ -107,6 +112,8 @@ pub enum ApprovalSubject {
         changes: Vec<FileUpdate>,
         /// A directory the agent wants to write in from now on.
         grant_root: Option<String>,
+        /// True if it changes files that commands in the sandbox may not change.
+        escalated: bool,
     },
     /// To be allowed more than the sandbox allows.
     Permissions {

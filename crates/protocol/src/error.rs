@@ -282,6 +282,8 @@ reasons! {
     LocalOnly = "localOnly",
     /// The operator has switched the method off.
     Disabled = "disabled",
+    /// The connection may not run anything without a sandbox.
+    UnconfinedDenied = "unconfinedDenied",
     /// Not a thread id.
     InvalidThreadId = "invalidThreadId",
     /// No such thread.

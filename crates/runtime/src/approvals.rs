@@ -17,6 +17,7 @@ use turnlane_store::{Json, StoreError};
 use crate::error::Error;
 use crate::ids;
 use crate::lane::command::{Command, Reply};
+use crate::lane::rights::CallerRights;
 use crate::lane::rows;
 use crate::runtime::Handle;
 use crate::shared::Shared;
@@ -51,6 +52,28 @@ pub struct WantedPermissions {
     pub permissions: Map<String, Value>,
 }
 
+/// A decision of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientDecision {
+    /// The decision.
+    pub decision: Decision,
+    /// The reason; the model is told.
+    pub reason: Option<String>,
+    /// The rights of the client.
+    pub caller: CallerRights,
+}
+
+impl ClientDecision {
+    /// A decision without a reason, of a client that may have everything run.
+    pub fn new(decision: Decision) -> Self {
+        Self {
+            decision,
+            reason: None,
+            caller: CallerRights::Unconfined,
+        }
+    }
+}
+
 /// What became of an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApprovalState {
@@ -69,18 +92,26 @@ pub enum ApprovalState {
 
 impl Handle {
     /// Decides an approval of a running turn. The first decision counts.
+    ///
+    /// A decision that was not offered, and an accept for which the caller has not the rights, are
+    /// refused; the question stays open.
     pub async fn decide(
         &self,
         thread: ThreadId,
         approval: ApprovalId,
-        decision: Decision,
-        reason: Option<String>,
+        decided: ClientDecision,
     ) -> Result<(), Error> {
         let (reply, answer) = Reply::channel();
+        let ClientDecision {
+            decision,
+            reason,
+            caller,
+        } = decided;
         let command = Command::Decide {
             approval,
             decision,
             by: Decider::Client,
+            caller,
             reason,
             reply,
         };
@@ -88,18 +119,14 @@ impl Handle {
         answer.await.unwrap_or(Err(Error::Lost))
     }
 
-    /// Decides an approval of whatever thread it is. The first decision counts.
+    /// As [`Handle::decide`] for an approval of whatever thread it is.
     pub async fn respond(
         &self,
         approval: ApprovalId,
-        decision: Decision,
-        reason: Option<String>,
+        decided: ClientDecision,
     ) -> Result<(), Error> {
         match self.approval(approval).await? {
-            ApprovalState::Open(open) => {
-                self.decide(open.thread_id, approval, decision, reason)
-                    .await
-            }
+            ApprovalState::Open(open) => self.decide(open.thread_id, approval, decided).await,
             ApprovalState::Resolved { decision, by, .. } => {
                 Err(Error::ApprovalResolved { decision, by })
             }

@@ -77,7 +77,7 @@ impl Handle {
                 reason: None,
             };
         }
-        let settings = settings.clone().for_turn(&TurnStartParams::default());
+        let settings = settings.clone().for_turn(&TurnStartParams::default(), None);
         let status = able.check(&settings).await;
         if status.ok {
             checked.keep(engine, key);

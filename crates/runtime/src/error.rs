@@ -54,6 +54,12 @@ pub enum Error {
         /// By whom.
         by: Decider,
     },
+    /// The question does not offer this decision; it stays open.
+    #[error("the approval does not offer this decision")]
+    DecisionNotOffered,
+    /// It would run something without a sandbox, and the caller may not.
+    #[error("it would run without a sandbox, and the caller may not do that")]
+    Unconfined,
     /// An ephemeral thread has no queue and cannot be put away.
     #[error("the thread is ephemeral")]
     Ephemeral,

@@ -17,6 +17,7 @@ mod items;
 mod past;
 pub(crate) mod recovery;
 mod request;
+pub(crate) mod rights;
 pub(crate) mod ring;
 pub(crate) mod rows;
 pub mod state;

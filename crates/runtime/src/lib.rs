@@ -104,11 +104,12 @@ mod shared;
 mod threads;
 mod worker;
 
-pub use approvals::{ApprovalState, Asking, WantedPermissions};
+pub use approvals::{ApprovalState, Asking, ClientDecision, WantedPermissions};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, NotSteerable};
-pub use lane::command::{Bound, Reply, StartAnswer, StartRequest};
+pub use lane::command::{Bound, Reply, StartAnswer, StartRequest, SteerRequest};
 pub use lane::event::{AfterInterrupt, StartHow};
+pub use lane::rights::CallerRights;
 pub use lane::subscribers::{Replay, RunningSnapshot, Since, Snapshot};
 pub use notice::{Answers, Notice, NoticeBody, Subscriber, SubscriberId};
 pub use options::{BeforeTurn, BeforeTurnVerdict, Drain, Options};

@@ -9,6 +9,8 @@ use turnlane_engine::BoxFuture;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::queue::Row;
 
+use crate::lane::rights::CallerRights;
+
 /// Options of a runtime.
 #[derive(Clone)]
 pub struct Options {
@@ -29,6 +31,9 @@ pub struct Options {
     pub approval_timeout: Duration,
     /// How long it waits when nobody listens.
     pub unattended_timeout: Duration,
+    /// The most that a turn of any caller may do here: with [`CallerRights::Confined`] a turn
+    /// without a sandbox cannot start, not even one that was queued under another configuration.
+    pub turns: CallerRights,
     /// What is asked between the claim of a queued turn and its acceptance.
     pub before_turn: Option<Arc<dyn BeforeTurn>>,
 }
@@ -44,6 +49,7 @@ impl Default for Options {
             turn_timeout: None,
             approval_timeout: Duration::from_hours(1),
             unattended_timeout: Duration::from_mins(10),
+            turns: CallerRights::Unconfined,
             before_turn: None,
         }
     }

@@ -20,8 +20,9 @@ use crate::clock::Clock;
 use crate::dispatcher::{self, Dispatcher};
 use crate::error::Error;
 use crate::ids;
-use crate::lane::command::{Command, Reply, RowStart, StartAnswer, StartRequest};
+use crate::lane::command::{Command, Reply, RowStart, StartAnswer, StartRequest, SteerRequest};
 use crate::lane::event::{AfterInterrupt, StartHow, StopHow};
+use crate::lane::rights::CallerRights;
 use crate::lane::subscribers::{Since, Snapshot};
 use crate::lanes::Lanes;
 use crate::notice::{Subscriber, SubscriberId};
@@ -269,8 +270,13 @@ impl Handle {
         client_id: Option<String>,
     ) -> Result<TurnId, Error> {
         let (reply, answer) = Reply::channel();
-        self.steer_with(thread, turn, input, client_id, reply)
-            .await?;
+        let steer = SteerRequest {
+            turn,
+            input,
+            client_id,
+            caller: CallerRights::Unconfined,
+        };
+        self.steer_with(thread, steer, reply).await?;
         answer.await.unwrap_or(Err(Error::Lost))
     }
 
@@ -278,15 +284,20 @@ impl Handle {
     pub async fn steer_with(
         &self,
         thread: ThreadId,
-        turn: TurnId,
-        input: Vec<UserInput>,
-        client_id: Option<String>,
+        steer: SteerRequest,
         reply: Reply<TurnId>,
     ) -> Result<(), Error> {
+        let SteerRequest {
+            turn,
+            input,
+            client_id,
+            caller,
+        } = steer;
         let command = Command::Steer {
             turn,
             input,
             client_id,
+            caller,
             reply,
         };
         self.lanes().send(ids::thread(thread), command).await

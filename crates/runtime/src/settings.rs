@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use turnlane_engine::TurnSettings;
 use turnlane_protocol::method::{Personality, ReasoningSummary, TurnStartParams};
 use turnlane_protocol::policy::{ApprovalPolicy, ApprovalsReviewer, SandboxPolicy};
+use turnlane_protocol::thread::ThreadEnvironment;
 
 /// What a thread's turns are run with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,14 +81,18 @@ impl Settings {
         })
     }
 
-    /// What one turn with these params is run with.
-    pub(crate) fn for_turn(self, params: &TurnStartParams) -> TurnSettings {
+    /// The settings of one turn with these params; `environments` are the thread's.
+    pub(crate) fn for_turn(
+        self,
+        params: &TurnStartParams,
+        environments: Option<Vec<ThreadEnvironment>>,
+    ) -> TurnSettings {
         TurnSettings {
             model: self.model,
             provider: self.provider,
             cwd: self.cwd,
             runtime_workspace_roots: self.runtime_workspace_roots,
-            environments: params.environments.clone(),
+            environments: params.environments.clone().or(environments),
             config: self.config,
             approval_policy: self.approval_policy,
             sandbox_policy: self.sandbox_policy,

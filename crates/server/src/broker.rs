@@ -19,13 +19,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use turnlane_protocol::approval::Decision;
+use turnlane_protocol::approval::{Decision, OfferedDecision};
+use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::ids::{ApprovalId, ThreadId};
+use turnlane_protocol::notification::{Warning, method};
 use turnlane_rpc::{CallError, Outgoing, RequestIds};
-use turnlane_runtime::{Asking, WantedPermissions};
+use turnlane_runtime::{Asking, ClientDecision, Error, WantedPermissions};
 
 use crate::connection::Connection;
+use crate::errors::ESCALATES;
 use crate::hub::ConnectionId;
+use crate::rights;
 
 /// Why a question is declined that nobody could answer.
 const NO_VALID_ANSWER: &str = "no client gave a valid answer";
@@ -45,6 +49,8 @@ pub(crate) struct Question {
     frame: Bytes,
     /// What is granted with a yes, where that has to be said.
     wanted: Option<WantedPermissions>,
+    /// The decisions that count; every other word is no answer.
+    offered: Vec<OfferedDecision>,
     asked: Mutex<Asked>,
     /// Set when it is decided, by whomever.
     decided: CancellationToken,
@@ -60,6 +66,11 @@ struct Asked {
 }
 
 impl Question {
+    fn offers(&self, decision: &Decision) -> bool {
+        let known = OfferedDecision::Known(decision.clone());
+        self.offered.contains(&known)
+    }
+
     fn asked(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,6 +104,7 @@ impl Broker {
             method,
             frame,
             wanted: asking.permissions.clone(),
+            offered: approval.available_decisions.clone(),
             asked: Mutex::default(),
             decided: CancellationToken::new(),
         });
@@ -149,6 +161,7 @@ async fn answered(cx: &Connection, question: &Question, answer: Result<Bytes, Ca
         Ok(raw) => answer::decision(raw, question.wanted.as_ref()),
         Err(_) => None,
     };
+    let decision = decision.filter(|decision| question.offers(decision));
     let follows = cx.follows(question.thread);
     let (decision, reason) = {
         let mut asked = question.asked();
@@ -169,8 +182,27 @@ async fn answered(cx: &Connection, question: &Question, answer: Result<Bytes, Ca
         }
     };
     let runtime = &cx.shared().options.runtime;
-    let decided = runtime.decide(question.thread, question.approval, decision, reason);
-    if let Err(error) = decided.await {
-        tracing::debug!(%error, "an answer to an approval came too late");
+    let decided = ClientDecision {
+        decision,
+        reason,
+        caller: rights::of(cx),
+    };
+    let decided = runtime.decide(question.thread, question.approval, decided);
+    match decided.await {
+        Ok(()) => {}
+        Err(Error::Unconfined) => refuse(cx, question),
+        Err(error) => tracing::debug!(%error, "an answer to an approval came too late"),
     }
+}
+
+/// Says that an accept does not count: an answer to a request has no answer of its own. The question
+/// stays open, and the client is asked again when it resumes the thread.
+fn refuse(cx: &Connection, question: &Question) {
+    let why = ErrorObject::unconfined_denied(ESCALATES).message;
+    let warning = Warning {
+        thread_id: Some(question.thread),
+        message: format!("approval {} stays open: {why}", question.approval),
+    };
+    let scope = question.thread.to_string().into();
+    cx.notify(method::WARNING, &warning, Some(scope));
 }

@@ -20,6 +20,9 @@ use crate::connection::Connection;
 /// When a refused caller may try again.
 const RETRY_AFTER_MS: u64 = 250;
 
+/// The reason why an accept of a client without the rights does not count.
+pub(crate) const ESCALATES: &str = "an accept would let the agent act without a sandbox";
+
 /// What a refused call was about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
@@ -59,6 +62,8 @@ pub(crate) async fn of_approval(cx: &Connection, error: &Error, id: ApprovalId) 
         Error::Store(StoreError::OwnedElsewhere { thread, worker }) => {
             told_owner(cx, *worker, ThreadId::from_uuid(thread.as_uuid())).await
         }
+        Error::DecisionNotOffered => ErrorObject::decision_not_offered(&id),
+        Error::Unconfined => ErrorObject::unconfined_denied(ESCALATES),
         Error::Overloaded => ErrorObject::overloaded(RETRY_AFTER_MS),
         other => failed("approval/respond", other),
     }
@@ -169,6 +174,9 @@ pub(crate) fn of(error: &Error, about: &About) -> ErrorObject {
             NotSteerable::Compact => UnsteerableTurn::Compact,
             NotSteerable::Engine => UnsteerableTurn::Engine,
         }),
+        Error::Unconfined => {
+            ErrorObject::unconfined_denied("the running turn or the thread has no sandbox")
+        }
         Error::CannotStart(why) => ErrorObject::internal(why.clone()),
         Error::InvalidParams(why) => invalid(why.clone()),
         Error::Unsupported { engine } => ErrorObject::unsupported_by_engine(engine, about.method),

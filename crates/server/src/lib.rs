@@ -29,6 +29,7 @@ mod listening;
 mod methods;
 mod metrics;
 mod options;
+mod rights;
 mod server;
 mod settings;
 mod subscriptions;
@@ -39,6 +40,8 @@ pub use answers::{Facts, Key};
 pub use embedded::{Embedded, EmbeddedConfig, EmbeddedError};
 pub use listening::Door;
 pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
+#[doc(hidden)]
+pub use rights::DOORS;
 pub use server::Server;
 
 /// The namespaces of ours that are built, as `initialize` names them.

@@ -73,6 +73,12 @@ impl Methods {
         self.0.get(name)
     }
 
+    /// The name of every method.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.0.keys().copied().collect()
+    }
+
     fn on(mut self, name: &'static str, gate: Gate, order: Order, run: Handler) -> Self {
         let method = Method {
             name,

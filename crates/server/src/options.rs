@@ -34,7 +34,7 @@ pub struct Options {
     pub cwd: PathBuf,
     /// The process that answers.
     pub worker_id: WorkerId,
-    /// Whether `process/spawn` is served at all.
+    /// The rule for commands without a sandbox.
     pub process_spawn: ProcessSpawn,
     /// What becomes of a queue after an interrupt whose caller said nothing.
     pub on_interrupt: AfterInterrupt,
@@ -45,13 +45,14 @@ pub struct Options {
     pub refuse_peer: Option<PeerFilter>,
 }
 
-/// Whether `process/spawn` is served.
+/// The rule for commands without a sandbox: those of `process/spawn`, and of every other method with a
+/// policy that confines nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessSpawn {
-    /// To every connection but those that nobody vouches for.
+    /// Every client may, but those of [`PeerKind::OpenWebSocket`].
     #[default]
     Allow,
-    /// To none.
+    /// None may, whatever the policy of a thread or of the configuration says.
     Deny,
 }
 

@@ -7,12 +7,27 @@ use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::method::{
     CollaborationMode, CollaborationSettings, ModeKind, Overrides, ThreadSettings,
 };
-use turnlane_protocol::policy::{ApprovalsReviewer, SandboxPolicy};
+use turnlane_protocol::policy::SandboxPolicy;
 use turnlane_runtime::Settings;
 
 use crate::connection::Connection;
 use crate::errors;
 use crate::options::{PeerKind, Wanted};
+use crate::rights;
+
+/// The built-in permission profiles, each with its mode.
+const PROFILES: [(&str, &str); 3] = [
+    (":read-only", "read-only"),
+    (":workspace", "workspace-write"),
+    (":danger-full-access", "danger-full-access"),
+];
+
+/// The policy that the name of a permission profile stands for.
+pub(crate) fn policy_of_profile(name: &str) -> Result<SandboxPolicy, ErrorObject> {
+    let mode = PROFILES.iter().find(|(id, _)| *id == name);
+    let policy = mode.and_then(|(_, mode)| SandboxPolicy::from_mode(mode));
+    policy.ok_or_else(|| ErrorObject::unknown_profile(name))
+}
 
 /// The settings of a new thread.
 pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Settings, ErrorObject> {
@@ -45,8 +60,50 @@ pub(crate) fn after(
 ) -> Result<Settings, ErrorObject> {
     check(over)?;
     let mut settings = before.clone();
+    apply_config(cx, &mut settings, over)?;
     apply(cx, &mut settings, over)?;
     Ok(settings)
+}
+
+/// Takes the rights that `config` names. Only those: a thread that exists keeps what its caller does
+/// not mention, whatever the configuration says by now.
+fn apply_config(
+    cx: &Connection,
+    settings: &mut Settings,
+    over: &Overrides,
+) -> Result<(), ErrorObject> {
+    let Some(config) = &over.config else {
+        return Ok(());
+    };
+    let names = |key: &str| {
+        let inner = format!("{key}.");
+        config
+            .keys()
+            .any(|name| name == key || name.starts_with(&inner))
+    };
+    let sandbox = names("sandbox_mode") || names("sandbox_workspace_write");
+    let (approval, reviewer) = (names("approval_policy"), names("approvals_reviewer"));
+    if !(sandbox || approval || reviewer) {
+        return Ok(());
+    }
+    let wanted = Wanted {
+        cwd: over.cwd.as_deref().unwrap_or(&settings.cwd),
+        config: Some(config),
+        provider: None,
+        model: None,
+    };
+    let defaults = &cx.shared().options.defaults;
+    let configured = defaults.settings(wanted).map_err(errors::invalid)?;
+    if sandbox {
+        settings.sandbox_policy = configured.sandbox_policy;
+    }
+    if approval {
+        settings.approval_policy = configured.approval_policy;
+    }
+    if reviewer {
+        settings.approvals_reviewer = configured.approvals_reviewer;
+    }
+    Ok(())
 }
 
 fn check(over: &Overrides) -> Result<(), ErrorObject> {
@@ -88,6 +145,9 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
     if let Ok(Some(sandbox)) = over.chosen_sandbox() {
         settings.sandbox_policy = sandbox.clone();
     }
+    if let Some(profile) = &over.permissions {
+        settings.sandbox_policy = policy_of_profile(profile)?;
+    }
     if let Some(config) = &over.config {
         let more = config
             .iter()
@@ -109,8 +169,9 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
     Ok(())
 }
 
-/// Refuses a policy that this machine cannot enforce.
+/// Refuses a policy that the client may not ask for, or that this machine cannot enforce.
 pub(crate) fn check_sandbox(cx: &Connection, policy: &SandboxPolicy) -> Result<(), ErrorObject> {
+    rights::check(cx, policy)?;
     let machine = &cx.shared().options.service;
     turnlane_exec_server::policy::check_machine(machine, policy)
         .map_err(ErrorObject::sandbox_unavailable)
@@ -135,7 +196,7 @@ pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
     ThreadSettings {
         cwd: settings.cwd.clone(),
         approval_policy: settings.approval_policy,
-        approvals_reviewer: ApprovalsReviewer::User,
+        approvals_reviewer: settings.approvals_reviewer.unwrap_or_default(),
         sandbox_policy: settings.sandbox_policy.clone(),
         active_permission_profile: None,
         model: settings.model.clone(),

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use turnlane_protocol::item::{CommandAction, FileUpdate, FileUpdateKind};
 
+use super::words;
 use crate::ids::{ThreadId, TurnId};
 
 /// What an agent wants to do.
@@ -70,10 +71,38 @@ impl ApprovalRequest {
         list.map_or(&[], Vec::as_slice)
     }
 
-    /// The command line, for commands. Codex shows it within its shell, as
+    /// The command line, for commands. Codex and the native engine show it within its shell, as
     /// `/bin/bash -lc 'cargo test'`; [`actions`](Self::actions) has its parts.
+    ///
+    /// Show this text to people, and do not decide by it: `cargo test; curl … | sh` begins with
+    /// `cargo test` too. [`runs`](Self::runs) compares words.
     pub fn command(&self) -> Option<&str> {
         self.command.as_deref()
+    }
+
+    /// The words of the command if it is one simple command, also within `bash -lc`, `bash -c` and the
+    /// same of `sh` and `zsh`.
+    ///
+    /// None for everything that could run more or something else: operators, substitutions,
+    /// variables, patterns, redirections, assignments, other shells.
+    pub fn words(&self) -> Option<Vec<String>> {
+        words::simple_command(self.command.as_deref()?)
+    }
+
+    /// Returns true if the command is one simple command that begins with these words.
+    ///
+    /// `request.runs(&["cargo", "test"])` is true for `/bin/bash -lc 'cargo test -p app'`, and false
+    /// for `cargo test; rm x` and for everything else without [`words`](Self::words). Whatever stands
+    /// behind the beginning is covered: name as many words as the decision depends on. No words at
+    /// all cover nothing.
+    pub fn runs(&self, beginning: &[&str]) -> bool {
+        let words = self.words().unwrap_or_default();
+        !beginning.is_empty()
+            && words.len() >= beginning.len()
+            && words
+                .iter()
+                .zip(beginning)
+                .all(|(word, begin)| word == begin)
     }
 
     /// Where the command would run, or from where relative paths are meant.

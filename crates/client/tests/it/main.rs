@@ -21,6 +21,7 @@ mod link;
 mod mixing;
 mod queue;
 mod reattach;
+mod retries;
 mod reviews;
 mod rig;
 mod streams;

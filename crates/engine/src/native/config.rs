@@ -8,6 +8,7 @@
 mod lay;
 mod table;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +19,10 @@ use self::table::Table;
 use super::documents::Trust;
 use super::history::WINDOW_DEFAULT;
 use super::provider::{self, KeyFile, Provider};
-use super::tools::{Dangerous, LoginShell, Pictures, ToolSettings};
+use super::tools::{
+    APPLY_PATCH, Dangerous, EXEC_COMMAND, LoginShell, Pictures, ToolSettings, UPDATE_PLAN,
+    VIEW_IMAGE, WRITE_STDIN,
+};
 use crate::request::TurnSettings;
 
 pub(crate) use lay::laid_over;
@@ -168,7 +172,31 @@ fn tools(
         } else {
             Pictures::Refused
         },
+        withheld: withheld(shared)?,
     })
+}
+
+/// The tools that `features` and `tools` switch off.
+fn withheld(shared: &Table<'_>) -> Result<BTreeSet<&'static str>, provider::Error> {
+    let mut withheld = BTreeSet::new();
+    if let Some(features) = shared.table("features")? {
+        let features = Table::named("features", features);
+        if features.flag("shell_tool")? == Some(false) {
+            withheld.extend([EXEC_COMMAND, WRITE_STDIN, APPLY_PATCH]);
+        }
+        if features.flag("view_image")? == Some(false) {
+            withheld.insert(VIEW_IMAGE);
+        }
+    }
+    if let Some(tools) = shared.table("tools")? {
+        let tools = Table::named("tools", tools);
+        for name in [VIEW_IMAGE, UPDATE_PLAN] {
+            if tools.switch(name)? == Some(false) {
+                withheld.insert(name);
+            }
+        }
+    }
+    Ok(withheld)
 }
 
 /// The configured shell, else the user's if it is one that we know, else `sh`.

@@ -17,6 +17,7 @@ mod tests;
 pub(crate) mod text;
 pub(crate) mod write_stdin;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -91,6 +92,8 @@ pub(crate) struct ToolSettings {
     /// How many tokens of output the model is given at most.
     pub(crate) output_tokens_max: u64,
     pub(crate) pictures: Pictures,
+    /// Our own tools that the configuration switches off.
+    pub(crate) withheld: BTreeSet<&'static str>,
 }
 
 /// Whether the shell reads its profile.

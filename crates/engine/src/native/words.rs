@@ -60,6 +60,26 @@ pub(crate) fn read(script: &str) -> Script {
     Reader::new(script, 0).script()
 }
 
+/// The words of a script that is one simple command; none for everything that a shell could read in
+/// another way.
+///
+/// Rules about the beginning of a command are compared with these words, so that the answer has to be
+/// none where shells differ: `$` begins substitutions and quotes with escapes of their own, and a
+/// control character other than a blank is part of a word for a shell.
+pub(crate) fn simple_command(script: &str) -> Option<Vec<String>> {
+    let differs = |letter: char| letter == '$' || (letter.is_control() && !"\t\n".contains(letter));
+    if script.contains(differs) {
+        return None;
+    }
+    let mut script = read(script);
+    match (script.shape, script.commands.pop()) {
+        (Shape::Plain, Some(only)) if script.commands.is_empty() => {
+            (only.joint == Joint::Next && !only.words.is_empty()).then_some(only.words)
+        }
+        _ => None,
+    }
+}
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,

@@ -5,6 +5,7 @@
 //!
 //! What commands and patches do is in [`native`](crate::native); hooks and records are the player's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use turnlane_process::ProcessService;
@@ -54,6 +55,7 @@ impl RealTools {
                 parallel_max: 1,
                 output_tokens_max: 10_000,
                 pictures: Pictures::Refused,
+                withheld: BTreeSet::new(),
             },
             sink: sink.clone(),
             ask: control.ask.clone(),

@@ -22,6 +22,7 @@ use crate::event::Event;
 use crate::hooks::{AfterTool, BeforeTool, ToolResult};
 use crate::native::policy::{COMMAND_REJECTED, PATCH_REJECTED};
 use crate::native::tools::{Permission, Stop as Stopped};
+use crate::native::words::simple_command;
 use crate::said::{ApprovalRequest, ApprovalSubject, Decided, ToolCall};
 
 /// Longest piece of output in one delta.
@@ -219,12 +220,15 @@ impl Player {
                 command: exec.cmd.clone(),
                 cwd: self.cwd.clone(),
                 actions: vec![CommandAction::unknown(exec.cmd.as_str())],
+                words: simple_command(&exec.cmd),
+                stdin: None,
                 escalated: false,
                 proposed_amendment: None,
             },
             Tool::Patch(patch) => ApprovalSubject::FileChange {
                 changes: self.absolute(&patch.changes),
                 grant_root: None,
+                escalated: false,
             },
         }
     }

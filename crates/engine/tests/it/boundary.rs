@@ -58,6 +58,7 @@ fn question() -> ApprovalRequest {
         subject: ApprovalSubject::FileChange {
             changes: Vec::new(),
             grant_root: None,
+            escalated: false,
         },
         reason: None,
         available_decisions: None,

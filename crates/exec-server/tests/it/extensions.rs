@@ -232,6 +232,21 @@ async fn limits_and_switches_are_obeyed() {
             .await,
         invalid("direct exec is disabled on this server")
     );
+    // A sandbox that confines nothing is direct exec under another name.
+    for permissions in [
+        json!(null),
+        json!({"type": "disabled"}),
+        json!({"type": "external", "network": "enabled"}),
+        json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "enabled"}),
+    ] {
+        let intent = json!({"sandbox": {"permissions": permissions}});
+        let start = start_params("d", "true", intent.clone());
+        assert_eq!(
+            host.v1().await.err("process/start", start).await,
+            invalid("direct exec is disabled on this server"),
+            "{intent}"
+        );
+    }
     let host = Host::start_with(Options {
         allow_prepared_exec: false,
         ..Options::default()

@@ -154,7 +154,7 @@ impl ErrorObject {
 
     /// An environment nobody has configured.
     pub fn unknown_environment(id: &str) -> Self {
-        let message = format!("unknown environment: {}", quoted(id));
+        let message = format!("unknown turn environment id `{}`", quoted(id));
         refused(Reason::InvalidParams, message)
     }
 
@@ -179,6 +179,25 @@ impl ErrorObject {
     /// A sandbox that this machine cannot enforce.
     pub fn sandbox_unavailable(why: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, Reason::SandboxUnavailable, why)
+    }
+
+    /// Something that would run without a sandbox, asked for by a connection that may not run
+    /// anything unconfined; `what` names it.
+    pub fn unconfined_denied(what: &str) -> Self {
+        let message = format!("{what}, and this connection may not run anything without a sandbox");
+        refused(Reason::UnconfinedDenied, message)
+    }
+
+    /// A name of a permission profile that nothing defines.
+    pub fn unknown_profile(name: &str) -> Self {
+        let shown = quoted(name);
+        let why = if name.starts_with(':') {
+            format!("default_permissions refers to unknown built-in profile `{shown}`")
+        } else {
+            "default_permissions requires a `[permissions]` table".to_owned()
+        };
+        let message = format!("failed to load configuration: {why}");
+        refused(Reason::InvalidParams, message)
     }
 
     /// A history that does not fit into one message.
@@ -321,6 +340,12 @@ impl ErrorObject {
     pub fn approval_not_found(id: &str) -> Self {
         let message = format!("approval not found: {}", quoted(id));
         refused(Reason::ApprovalNotFound, message)
+    }
+
+    /// A decision that the question does not offer; the question stays open.
+    pub fn decision_not_offered(id: &str) -> Self {
+        let message = format!("decision is not offered by approval: {}", quoted(id));
+        refused(Reason::InvalidParams, message)
     }
 
     /// An approval that was decided before; `decision` and `by` as in `approval/changed`.

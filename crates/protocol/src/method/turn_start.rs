@@ -120,12 +120,21 @@ pub struct TurnStartParams {
     /// How long the turn may take from its acceptance; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Refuse the turn rather than run it without a sandbox; ours. The server sets it for clients
+    /// that may not run anything unconfined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_sandbox: Option<bool>,
 }
 
 impl TurnStartParams {
     /// The one sandbox meant by the two members that may carry it.
     pub fn chosen_sandbox(&self) -> Result<Option<&SandboxPolicy>, SandboxDisagreement> {
         SandboxPolicy::agreed(self.sandbox.as_ref(), self.sandbox_policy.as_ref())
+    }
+
+    /// Returns true if the turn may run only in a sandbox.
+    pub fn requires_sandbox(&self) -> bool {
+        self.require_sandbox == Some(true)
     }
 }
 

@@ -41,7 +41,8 @@ pub struct GranularApproval {
     pub skill_approval: bool,
 }
 
-/// Who decides. Turnlane asks people only; the other words are read so that such clients work.
+/// The reviewer of approvals. Turnlane has no reviewer model: under [`ApprovalsReviewer::AutoReview`]
+/// no client is asked, and everything that needs an approval is declined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -49,10 +50,9 @@ pub enum ApprovalsReviewer {
     /// The clients of the thread.
     #[default]
     User,
-    /// A second model.
+    /// A second model. `guardian_subagent`, its former name, is read as this and echoed as this.
+    #[serde(alias = "guardian_subagent")]
     AutoReview,
-    /// The former name of the second model.
-    GuardianSubagent,
 }
 
 /// What callers may send where an approval policy is wanted; only for the schema.

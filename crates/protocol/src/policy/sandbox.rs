@@ -94,6 +94,15 @@ impl SandboxPolicy {
         }
     }
 
+    /// Returns true if Turnlane itself confines the commands. [`SandboxPolicy::ExternalSandbox`] does
+    /// not count: another program is said to protect the files, and a client cannot prove it.
+    pub fn is_confined(&self) -> bool {
+        match self {
+            Self::ReadOnly { .. } | Self::WorkspaceWrite(_) => true,
+            Self::DangerFullAccess | Self::ExternalSandbox { .. } => false,
+        }
+    }
+
     /// Whether commands reach the network.
     pub fn allows_network(&self) -> bool {
         match self {

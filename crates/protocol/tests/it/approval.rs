@@ -75,6 +75,14 @@ fn nothing_else_is_a_decision() {
         json!(["accept"]),
         json!({"acceptWithExecpolicyAmendment": {}}),
         json!({"accept": 1, "decline": 2}),
+        json!({"accept": null}),
+        json!({"acceptForSession": {}}),
+        json!("acceptWithExecpolicyAmendment"),
+        json!({"acceptWithExecpolicyAmendment": [["git"]]}),
+        json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": "git"}}),
+        json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["git", 1]}}),
+        json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["git"], "more": 1}}),
+        json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["git"]}, "accept": 1}),
     ] {
         assert!(
             serde_json::from_value::<Decision>(odd.clone()).is_err(),

@@ -47,9 +47,12 @@ fn other_approval_policies_are_refused_with_the_list() {
 
 #[test]
 fn reviewers_come_back_whole_and_others_are_refused() {
-    for word in ["user", "auto_review", "guardian_subagent"] {
+    for word in ["user", "auto_review"] {
         whole::<ApprovalsReviewer>(json!(word));
     }
+    // A former name, echoed as the new one.
+    let former = serde_json::from_value::<ApprovalsReviewer>(json!("guardian_subagent"));
+    assert_eq!(former.unwrap(), ApprovalsReviewer::AutoReview);
     assert_eq!(
         refusal::<ApprovalsReviewer>(json!("nobody")),
         "Invalid request: unknown variant `nobody`, expected one of `user`, `auto_review`, \

@@ -20,11 +20,15 @@ use turnlane_store::queue::{
 use turnlane_store::turn::{Accept, EndedTurn, FirstItem, TurnEnd, TurnStatus};
 use turnlane_store::{Json, TurnId};
 
+use super::rights::CallerRights;
 use super::rows::{self, comes_back};
 use crate::settings::Settings;
 
 /// How many characters of the first text a thread is shown with.
 const PREVIEW_CHARS_MAX: usize = 200;
+
+/// The failure of a turn that may run only in a sandbox.
+const NO_SANDBOX: &str = "the turn requires a sandbox, and the thread has none";
 
 /// What is chosen before a row is accepted.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Chosen {
     pub item: ItemId,
     /// The turn that the row becomes if it cannot be started and is tried again.
     pub next_turn: TurnId,
+    /// The most that a turn may do in this worker.
+    pub turns: CallerRights,
     /// The engines that this worker has.
     pub engines: Arc<BTreeSet<String>>,
     /// Now.
@@ -50,21 +56,25 @@ fn decide(acceptance: Acceptance<'_>, chosen: &Chosen) -> Verdict {
     }
     match read(acceptance, chosen) {
         Ok(accept) => Verdict::Accept(Box::new(accept)),
-        Err(why) => {
-            let message = format!("queued turn payload could not be read: {why}");
-            Verdict::CannotStart(Box::new(cannot_start(
-                acceptance.row,
-                &message,
-                chosen.next_turn,
-            )))
-        }
+        Err(why) => Verdict::CannotStart(Box::new(cannot_start(
+            acceptance.row,
+            &why,
+            chosen.next_turn,
+        ))),
     }
 }
 
 fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
-    let params: TurnStartParams = rows::read(&acceptance.row.params)?;
-    let settings: Settings = rows::read(&acceptance.thread.settings)?;
-    let after = settings.after(&params)?;
+    let unreadable = |why: String| format!("queued turn payload could not be read: {why}");
+    let params: TurnStartParams = rows::read(&acceptance.row.params).map_err(unreadable)?;
+    let settings: Settings = rows::read(&acceptance.thread.settings).map_err(unreadable)?;
+    let after = settings.after(&params).map_err(unreadable)?;
+    // Looked at here as well as by the server: the thread may have lost its sandbox since the row
+    // was added.
+    let is_required = params.requires_sandbox() || chosen.turns == CallerRights::Confined;
+    if is_required && !after.sandbox_policy.is_confined() {
+        return Err(NO_SANDBOX.to_owned());
+    }
     let changed = after != settings;
     Ok(Accept {
         item: first_item(&params, acceptance.row, chosen),

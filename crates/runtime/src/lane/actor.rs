@@ -22,6 +22,7 @@ mod joining;
 mod results;
 mod said;
 mod telling;
+mod unreviewed;
 mod warned;
 
 use std::collections::{HashMap, VecDeque};

@@ -8,12 +8,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::Instant;
 use turnlane_engine::{ApprovalRequest, ApprovalSubject, Decided, Reply};
 use turnlane_protocol::approval::{Approval, ApprovalKind, Decision, OfferedDecision};
 use turnlane_protocol::ids::{ApprovalId, ThreadId, TurnId};
 
+use super::rights::{CallerRights, TurnRights};
 use crate::approvals::{Asking, WantedPermissions};
+use crate::error::Error;
 
 /// Why an approval that nobody answered is declined.
 pub(crate) const NO_ONE_ANSWERED: &str = "no one answered";
@@ -29,71 +32,92 @@ pub(crate) struct Open {
     asked_at: Instant,
 }
 
+impl Open {
+    /// Refuses a decision that was not offered, and an accept of a caller that could not have started
+    /// the same thing itself. The question stays open.
+    pub(crate) fn check(&self, decision: &Decision, caller: CallerRights) -> Result<(), Error> {
+        let offered = &self.asking.approval.available_decisions;
+        if !offered.contains(&OfferedDecision::Known(decision.clone())) {
+            return Err(Error::DecisionNotOffered);
+        }
+        let leaves_sandbox = decision.is_accept() && self.subject.is_unconfined();
+        if leaves_sandbox && caller == CallerRights::Confined {
+            return Err(Error::Unconfined);
+        }
+        Ok(())
+    }
+}
+
 /// What is asked, as far as the same thing again is told by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// Command, directory and whether it is escalated; or the set of paths.
+    /// The command, patch or permissions, with the scope in which an accept of it counts.
     key: String,
-    /// The command word by word, where its words are plain.
-    words: Vec<String>,
-    escalated: bool,
+    /// The sandbox of the turn, the directory and whether the command is escalated: an accepted
+    /// beginning of a command counts only where all three are the same.
+    scope: String,
+    /// The command word by word, if it is one simple command.
+    words: Option<Vec<String>>,
+    /// True if an accept lets the agent act outside of any sandbox.
+    is_unconfined: bool,
 }
 
 impl Subject {
-    pub(crate) fn of(subject: &ApprovalSubject) -> Self {
-        match subject {
+    /// The subject of a question that a turn with these rights asks.
+    pub(crate) fn new(subject: &ApprovalSubject, rights: &TurnRights) -> Self {
+        let (what, cwd, escalated) = match subject {
             ApprovalSubject::Command {
                 command,
                 cwd,
                 escalated,
+                stdin,
                 ..
-            } => Self {
-                key: serde_json::json!(["command", command, cwd, escalated]).to_string(),
-                words: plain_words(command),
-                escalated: *escalated,
-            },
-            ApprovalSubject::FileChange { changes, .. } => {
+            } => (json!(["command", command, stdin]), cwd, *escalated),
+            ApprovalSubject::FileChange {
+                changes, escalated, ..
+            } => {
                 let mut paths: Vec<_> = changes.iter().map(|change| &change.path).collect();
                 paths.sort_unstable();
                 paths.dedup();
-                Self {
-                    key: serde_json::json!(["fileChange", paths]).to_string(),
-                    words: Vec::new(),
-                    escalated: false,
-                }
+                (json!(["fileChange", paths]), &rights.cwd, *escalated)
             }
-            ApprovalSubject::Permissions { cwd, permissions } => Self {
-                key: serde_json::json!(["permissions", cwd, permissions]).to_string(),
-                words: Vec::new(),
-                escalated: false,
+            ApprovalSubject::Permissions { cwd, permissions } => {
+                (json!(["permissions", permissions]), cwd, true)
+            }
+        };
+        // A workspace is writable relative to the turn's directory, so that it is part of the sandbox.
+        let scope = json!([rights.sandbox, rights.cwd, cwd, escalated]);
+        Self {
+            key: json!([what, scope]).to_string(),
+            scope: scope.to_string(),
+            words: match subject {
+                ApprovalSubject::Command { words, .. } => words.clone(),
+                ApprovalSubject::FileChange { .. } | ApprovalSubject::Permissions { .. } => None,
             },
+            is_unconfined: escalated || !rights.sandbox.is_confined(),
         }
     }
-}
 
-/// The words of a command line that no shell would read otherwise than they stand there; none when
-/// one could.
-fn plain_words(command: &str) -> Vec<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || " -_./:=,@%+".contains(c);
-    if !command.chars().all(plain) {
-        return Vec::new();
+    /// Returns true if an accept lets the agent act outside of any sandbox.
+    pub(crate) fn is_unconfined(&self) -> bool {
+        self.is_unconfined
     }
-    command.split_whitespace().map(str::to_owned).collect()
 }
 
 /// What was accepted for as long as the thread is loaded.
 #[derive(Debug, Default)]
 pub(crate) struct SessionAccepts {
     keys: HashSet<String>,
-    /// Beginnings of commands, and whether the command they were accepted for was escalated.
-    beginnings: Vec<(Vec<String>, bool)>,
+    /// Beginnings of commands, each with the scope of the command that it was accepted for.
+    beginnings: HashSet<(Vec<String>, String)>,
 }
 
 impl SessionAccepts {
     /// Whether it was accepted before.
     pub(crate) fn covers(&self, subject: &Subject) -> bool {
-        let begins = |(beginning, escalated): &(Vec<String>, bool)| {
-            *escalated == subject.escalated && subject.words.starts_with(beginning)
+        let begins = |(beginning, scope): &(Vec<String>, String)| {
+            let words = subject.words.as_ref();
+            *scope == subject.scope && words.is_some_and(|words| words.starts_with(beginning))
         };
         self.keys.contains(&subject.key) || self.beginnings.iter().any(begins)
     }
@@ -110,8 +134,7 @@ impl SessionAccepts {
                 self.keys.insert(subject.key);
                 // Every command begins with nothing, and nobody means every command.
                 if !beginning.is_empty() {
-                    let beginning = (beginning.clone(), subject.escalated);
-                    self.beginnings.push(beginning);
+                    self.beginnings.insert((beginning.clone(), subject.scope));
                 }
             }
             Decision::Accept | Decision::Decline | Decision::Cancel => {}
@@ -157,6 +180,12 @@ impl Approvals {
     /// What is asked, oldest first.
     pub(crate) fn list(&self) -> Vec<Asking> {
         self.open.iter().map(|open| open.asking.clone()).collect()
+    }
+
+    /// An approval that waits.
+    pub(crate) fn find(&self, id: ApprovalId) -> Option<&Open> {
+        let found = |open: &&Open| open.asking.approval.approval_id == id;
+        self.open.iter().find(found)
     }
 
     /// Takes an approval out to end it.
@@ -253,8 +282,10 @@ pub(crate) fn asking(
             command,
             cwd,
             actions,
-            escalated: _,
             proposed_amendment,
+            words: _,
+            stdin: _,
+            escalated: _,
         } => {
             approval.command = Some(command.clone());
             approval.cwd = Some(cwd.clone());
@@ -266,6 +297,7 @@ pub(crate) fn asking(
         ApprovalSubject::FileChange {
             changes,
             grant_root,
+            escalated: _,
         } => {
             approval.changes = Some(changes.clone());
             asking.grant_root.clone_from(grant_root);
@@ -295,66 +327,4 @@ fn usual(amendment: Option<&Vec<String>>) -> Vec<OfferedDecision> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn command(command: &str, escalated: bool) -> Subject {
-        Subject::of(&ApprovalSubject::Command {
-            command: command.to_owned(),
-            cwd: "/w".to_owned(),
-            actions: Vec::new(),
-            escalated,
-            proposed_amendment: None,
-        })
-    }
-
-    fn beginning(words: &[&str]) -> Decision {
-        Decision::AcceptWithExecpolicyAmendment {
-            execpolicy_amendment: words.iter().map(|word| (*word).to_owned()).collect(),
-        }
-    }
-
-    #[test]
-    fn an_accepted_beginning_covers_plain_commands_that_begin_so() {
-        let mut session = SessionAccepts::default();
-        session.remember(command("git log -1", false), &beginning(&["git", "log"]));
-        let covers = |text: &str| session.covers(&command(text, false));
-        assert!(covers("git log") && covers("git log --oneline src/a.rs"));
-        for other in [
-            "git",
-            "git logs",
-            "git -C / log",
-            "git log; rm -r .",
-            "git log && rm x",
-            "git log $(rm x)",
-            "git log `rm x`",
-            "git log > x",
-            "git log | sh",
-            "git log\nrm x",
-        ] {
-            assert!(!covers(other), "{other}");
-        }
-        assert!(
-            !session.covers(&command("git log", true)),
-            "not outside of the sandbox"
-        );
-    }
-
-    #[test]
-    fn an_empty_beginning_covers_only_the_command_itself() {
-        let mut session = SessionAccepts::default();
-        session.remember(command("make", false), &beginning(&[]));
-        assert!(session.covers(&command("make", false)));
-        assert!(!session.covers(&command("make install", false)));
-        assert!(!session.covers(&command("rm x", false)));
-    }
-
-    #[test]
-    fn one_accept_or_a_refusal_is_not_remembered() {
-        let mut session = SessionAccepts::default();
-        for decision in [Decision::Accept, Decision::Decline, Decision::Cancel] {
-            session.remember(command("make", false), &decision);
-        }
-        assert!(!session.covers(&command("make", false)));
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use turnlane_store::turn::{AcceptedTurn, TurnRow};
 
 use super::close::CloseOp;
 use super::event::{AfterInterrupt, StartHow, StopHow};
+use super::rights::CallerRights;
 use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
 use crate::notice::{Subscriber, SubscriberId};
@@ -85,6 +86,19 @@ pub struct StartRequest {
     pub bound: Bound,
 }
 
+/// A message to a running turn.
+#[derive(Clone, Debug)]
+pub struct SteerRequest {
+    /// The turn.
+    pub turn: TurnId,
+    /// The message.
+    pub input: Vec<UserInput>,
+    /// The client's own id for the message.
+    pub client_id: Option<String>,
+    /// The rights of the client; a turn with more rights does not take its messages.
+    pub caller: CallerRights,
+}
+
 /// With whom a waiting row goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -141,6 +155,7 @@ pub(crate) enum Command {
         turn: TurnId,
         input: Vec<UserInput>,
         client_id: Option<String>,
+        caller: CallerRights,
         reply: Reply<TurnId>,
     },
     Interrupt {
@@ -154,6 +169,7 @@ pub(crate) enum Command {
         approval: ApprovalId,
         decision: Decision,
         by: Decider,
+        caller: CallerRights,
         reason: Option<String>,
         reply: Reply<()>,
     },

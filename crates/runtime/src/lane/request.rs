@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use turnlane_engine::{
     Engine, Sink, TurnControl, TurnKind, TurnOutcome, TurnRequest, UnrecordedMessage,
 };
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::method::TurnStartParams;
+use turnlane_protocol::thread::ThreadEnvironment;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::StoreError;
 use turnlane_store::turn::AcceptedTurn;
@@ -20,6 +22,13 @@ use super::rows;
 use crate::ids;
 use crate::settings::Settings;
 
+/// The part of a thread's facts that its turns depend on.
+#[derive(Deserialize)]
+struct Facts {
+    #[serde(default)]
+    environments: Option<Vec<ThreadEnvironment>>,
+}
+
 /// What the engine gets, but for the history, and how long the turn may take; an error text when
 /// what is stored cannot be read.
 pub(crate) fn from_accepted(
@@ -28,6 +37,9 @@ pub(crate) fn from_accepted(
 ) -> Result<(TurnRequest, Option<Duration>), String> {
     let params: TurnStartParams = rows::read(&accepted.row.params)?;
     let settings: Settings = rows::read(&accepted.thread.settings)?;
+    // A thread of an embedder may have no facts at all.
+    let facts: Option<Facts> = rows::read(&accepted.thread.facts)?;
+    let environments = facts.and_then(|facts| facts.environments);
     let attempt = accepted.turn.attempt;
     let client_id = if attempt > 1 {
         format!("{}#{attempt}", accepted.row.client_id)
@@ -52,7 +64,7 @@ pub(crate) fn from_accepted(
             .item
             .as_ref()
             .map(|item| ItemId::from(item.id.as_str())),
-        settings: settings.for_turn(&params),
+        settings: settings.for_turn(&params, environments),
         runtime_tools: Vec::new(),
         thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
     };

@@ -20,6 +20,7 @@ use turnlane_store::turn::{AcceptedTurn, EntryRow, ItemRow, Put};
 use super::approvals::Approvals;
 use super::event::CancelWhy;
 use super::items::OpenItems;
+use super::rights::TurnRights;
 use super::rows;
 use crate::ids;
 
@@ -53,6 +54,8 @@ pub(crate) struct RunningTurn {
     pub stopped_by: Option<String>,
     /// Where the answer to the engine's last question about steering goes.
     pub close_steer: Option<Reply<Steering>>,
+    /// The rights it was accepted with.
+    pub rights: TurnRights,
     /// What waits for somebody.
     pub approvals: Approvals,
     /// When it has taken too long.
@@ -87,6 +90,7 @@ impl RunningTurn {
             cancelled: None,
             stopped_by: None,
             close_steer: None,
+            rights: TurnRights::of(&accepted),
             approvals: Approvals::default(),
             timeout_at: None,
             next_item_ord: accepted.next_item_ord,

@@ -7,7 +7,8 @@ use turnlane_protocol::approval::{Approval, Decision};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::notification::Decider;
 use turnlane_runtime::{
-    AfterInterrupt, Answers, ApprovalState, Drain, Error, NoticeBody, Options, Subscriber,
+    AfterInterrupt, Answers, ApprovalState, CallerRights, ClientDecision, Drain, Error, NoticeBody,
+    Options, Subscriber,
 };
 use turnlane_store::approval::ApprovalQuery;
 use turnlane_testkit::wait::{DEADLINE, eventually};
@@ -48,7 +49,7 @@ async fn an_approval_waits_for_somebody_and_is_decided_once() {
     let decide = |decision| {
         world
             .handle
-            .decide(thread, approval.approval_id, decision, None)
+            .decide(thread, approval.approval_id, ClientDecision::new(decision))
     };
     decide(Decision::Accept).await.unwrap();
     let late = decide(Decision::Decline).await;
@@ -58,7 +59,10 @@ async fn an_approval_waits_for_somebody_and_is_decided_once() {
     );
     let unknown = turnlane_protocol::ids::ApprovalId::at(1, [3; 10]);
     let decision = Decision::Accept;
-    let never = world.handle.decide(thread, unknown, decision, None).await;
+    let never = world
+        .handle
+        .decide(thread, unknown, ClientDecision::new(decision))
+        .await;
     assert!(matches!(never, Err(Error::ApprovalNotFound)), "{never:?}");
     ear.hears("turn Completed", 1).await;
     assert_eq!(ear.said(), "did it");
@@ -81,7 +85,7 @@ async fn an_accept_for_the_session_is_not_asked_again_while_loaded() {
     let decision = Decision::AcceptForSession;
     world
         .handle
-        .decide(thread, id, decision, None)
+        .decide(thread, id, ClientDecision::new(decision))
         .await
         .unwrap();
     world.ended(thread, 1).await;
@@ -136,7 +140,7 @@ async fn asked_in(world: &World, thread: ThreadId, text: &str, decision: Decisio
             // It may be decided already.
             let _ = world
                 .handle
-                .respond(approval.approval_id, decision.clone(), None)
+                .respond(approval.approval_id, ClientDecision::new(decision.clone()))
                 .await;
         }
         ear.words().contains(&"turn Completed".to_owned())
@@ -163,22 +167,44 @@ async fn what_was_accepted_for_the_session_is_not_asked_again_while_the_thread_i
 }
 
 #[tokio::test]
-async fn an_accepted_beginning_covers_commands_that_begin_so_and_no_others() {
+async fn a_decision_that_does_not_count_leaves_the_question_open() {
     let home = Home::new();
-    let world = home.start(TWICE).await;
+    let world = home.start(SCRIPT).await;
     let thread = world.thread().await;
-    let beginning = Decision::AcceptWithExecpolicyAmendment {
-        execpolicy_amendment: vec!["git".to_owned(), "status".to_owned()],
+    let watcher = Arc::new(Ear::default());
+    world
+        .handle
+        .watch(Arc::clone(&watcher) as Arc<dyn Subscriber>);
+    world.add(thread, "go").await;
+    watcher.hears("approval requested", 1).await;
+    let open = world.handle.approvals(None).await.unwrap();
+    let id = open[0].approval_id;
+    // The engine proposed no rule.
+    let rule = Decision::AcceptWithExecpolicyAmendment {
+        execpolicy_amendment: vec!["git".to_owned()],
     };
-    assert_eq!(asked_in(&world, thread, "go", beginning).await, 1);
-    assert_eq!(
-        asked_in(&world, thread, "again", Decision::Decline).await,
-        0
+    let refused = world.handle.respond(id, ClientDecision::new(rule)).await;
+    assert!(
+        matches!(refused, Err(Error::DecisionNotOffered)),
+        "{refused:?}"
     );
-    assert_eq!(
-        asked_in(&world, thread, "other", Decision::Decline).await,
-        1
-    );
+    // The threads of these tests have no sandbox.
+    for decision in [Decision::Accept, Decision::AcceptForSession] {
+        let decided = ClientDecision {
+            caller: CallerRights::Confined,
+            ..ClientDecision::new(decision)
+        };
+        let refused = world.handle.respond(id, decided).await;
+        assert!(matches!(refused, Err(Error::Unconfined)), "{refused:?}");
+    }
+    assert_eq!(world.handle.approvals(None).await.unwrap(), open);
+    let decided = ClientDecision {
+        caller: CallerRights::Confined,
+        ..ClientDecision::new(Decision::Decline)
+    };
+    world.handle.respond(id, decided).await.unwrap();
+    watcher.hears("approval Decline", 1).await;
+    world.ended(thread, 1).await;
 }
 
 #[tokio::test]
@@ -198,10 +224,13 @@ async fn whoever_knows_the_id_decides_and_is_told_what_was_decided_before() {
     let id = open[0].approval_id;
     world
         .handle
-        .respond(id, Decision::Decline, None)
+        .respond(id, ClientDecision::new(Decision::Decline))
         .await
         .unwrap();
-    let late = world.handle.respond(id, Decision::Accept, None).await;
+    let late = world
+        .handle
+        .respond(id, ClientDecision::new(Decision::Accept))
+        .await;
     let decline = Decision::Decline;
     assert!(
         matches!(&late, Err(Error::ApprovalResolved { decision, by: Decider::Client }) if *decision == decline),
@@ -210,7 +239,10 @@ async fn whoever_knows_the_id_decides_and_is_told_what_was_decided_before() {
     watcher.hears("approval Decline", 1).await;
     assert!(world.handle.approvals(None).await.unwrap().is_empty());
     let unknown = turnlane_protocol::ids::ApprovalId::at(1, [3; 10]);
-    let never = world.handle.respond(unknown, Decision::Accept, None).await;
+    let never = world
+        .handle
+        .respond(unknown, ClientDecision::new(Decision::Accept))
+        .await;
     assert!(matches!(never, Err(Error::ApprovalNotFound)), "{never:?}");
     world.ended(thread, 1).await;
 }

@@ -20,20 +20,15 @@ use turnlane_protocol::method::{CommandExecParams, ProcessSpawnParams, TerminalS
 use turnlane_protocol::policy::SandboxPolicy;
 
 use crate::connection::Connection;
-use crate::options::{PeerKind, ProcessSpawn, Wanted};
+use crate::options::{PeerKind, Wanted};
+use crate::rights;
+use crate::settings;
 
 /// How long a process may run whose caller does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
 /// How much of each stream is kept or told when the caller does not say.
 const CAP_DEFAULT: usize = 1024 * 1024;
-
-/// What the names of permission profiles stand for.
-const PROFILES: [(&str, &str); 3] = [
-    (":read-only", "read-only"),
-    (":workspace", "workspace-write"),
-    (":danger-full-access", "danger-full-access"),
-];
 
 /// The environment as callers write it: a value, or null to remove.
 type Variables = BTreeMap<String, Option<String>>;
@@ -162,6 +157,7 @@ impl Plan {
         };
         let cwd = directory(cx, params.cwd.as_deref())?;
         let policy = command_policy(cx, params, &cwd)?;
+        rights::check(cx, &policy)?;
         let sandbox = turnlane_exec_server::policy::sandbox(&policy, &cwd, &[]);
         let spec = Spec {
             env: environment(params.env.as_ref()),
@@ -184,12 +180,8 @@ impl Plan {
         params: &ProcessSpawnParams,
     ) -> Result<Self, ErrorObject> {
         const FAMILY: ProcessFamily = ProcessFamily::Process;
-        let refused = match cx.shared().options.process_spawn {
-            ProcessSpawn::Deny => true,
-            // Whoever reaches such a listener has shown nothing, and this runs without a sandbox.
-            ProcessSpawn::Allow => cx.kind() == PeerKind::OpenWebSocket,
-        };
-        if refused {
+        // There is no sandbox to choose: the method is served to those who need none.
+        if rights::check(cx, &SandboxPolicy::DangerFullAccess).is_err() {
             return Err(ErrorObject::spawn_disabled());
         }
         if params.command.is_empty() {
@@ -286,11 +278,7 @@ fn command_policy(
             Err(invalid(message.to_owned()))
         }
         (Some(policy), None) => Ok(policy.clone()),
-        (None, Some(profile)) => PROFILES
-            .iter()
-            .find(|(id, _)| *id == profile)
-            .and_then(|(_, mode)| SandboxPolicy::from_mode(mode))
-            .ok_or_else(|| invalid("unknown permission profile".to_owned())),
+        (None, Some(profile)) => settings::policy_of_profile(profile),
         (None, None) => {
             let cwd = cwd.to_string_lossy();
             let wanted = Wanted {

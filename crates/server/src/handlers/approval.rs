@@ -11,10 +11,12 @@ use turnlane_protocol::approval::{
 use turnlane_protocol::error::{ErrorObject, MissingThread};
 use turnlane_protocol::ids::{ApprovalId, ThreadId};
 use turnlane_protocol::method::Done;
+use turnlane_runtime::ClientDecision;
 
 use crate::connection::Connection;
 use crate::cursors;
 use crate::errors::{self, About};
+use crate::rights;
 
 /// `approval/list`
 pub(crate) async fn list(
@@ -60,7 +62,12 @@ pub(crate) async fn respond(
     let id = params.approval_id.parse::<ApprovalId>();
     let id = id.map_err(|_| ErrorObject::approval_not_found(&params.approval_id))?;
     let runtime = &cx.shared().options.runtime;
-    match runtime.respond(id, params.decision, None).await {
+    let decided = ClientDecision {
+        decision: params.decision,
+        reason: None,
+        caller: rights::of(&cx),
+    };
+    match runtime.respond(id, decided).await {
         Ok(()) => Ok(Done {}),
         Err(error) => Err(errors::of_approval(&cx, &error, id).await),
     }

@@ -56,6 +56,7 @@ pub(crate) async fn add(cx: Arc<Connection>, params: ThreadQueueAddParams, respo
             check_thread(&cx, &about, dialect).await?;
         }
         checked?;
+        wanted.check_rights(&cx, about.thread).await?;
         let add = wanted.into_row(&cx, about.thread).await?;
         Ok((about, dialect, add))
     };

@@ -13,7 +13,6 @@ use turnlane_protocol::method::{
     EventsPosition, InitialTurnsPageParams, Overrides, ThreadResumeAnswer, ThreadResumeParams,
     TurnsPage,
 };
-use turnlane_protocol::notification::method;
 use turnlane_protocol::thread::ThreadStatus;
 use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
 use turnlane_runtime::store::thread::Direction;
@@ -25,6 +24,7 @@ use crate::connection::Connection;
 use crate::cursors;
 use crate::errors::{self, About};
 use crate::methods::Then;
+use crate::rights;
 use crate::settings;
 use crate::subscriptions::{Join, Joined, join, leave, picture, show_to_follower};
 use crate::view;
@@ -79,14 +79,10 @@ pub(crate) async fn resume(
             return Err(error);
         }
     };
-    let warning = thread_start::reviewer_warning(&followed.snapshot().thread, thread)?;
     Ok(Then::new(answer, async move {
         match followed {
             Follower::New(joined) => joined.go_live(last_turn),
             Follower::Old(snapshot) => show_to_follower(&cx, &snapshot, last_turn),
-        }
-        if let Some(warning) = warning {
-            cx.notify(method::WARNING, &warning, Some(thread.to_string().into()));
         }
     }))
 }
@@ -127,11 +123,17 @@ async fn override_settings(
     let after = settings::after(cx, &view::settings(&row)?, over)?;
     settings::check_sandbox(cx, &after.sandbox_policy)?;
     let change = |before: &turnlane_runtime::Settings| {
-        settings::after(cx, before, over).unwrap_or_else(|_| before.clone())
+        let after = settings::after(cx, before, over);
+        let may_run = |after: &turnlane_runtime::Settings| {
+            let checked = rights::check(cx, &after.sandbox_policy);
+            checked.is_ok()
+        };
+        // Another client may have taken the sandbox away since the check above.
+        after.ok().filter(may_run).unwrap_or_else(|| before.clone())
     };
     let runtime = &cx.shared().options.runtime;
     match runtime.update_settings(about.thread, change).await {
-        Ok(_settings) => Ok(()),
+        Ok(settings) => rights::check(cx, &settings.sandbox_policy),
         Err(error) => Err(errors::explained(cx, &error, about).await),
     }
 }

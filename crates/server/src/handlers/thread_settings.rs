@@ -11,6 +11,7 @@ use turnlane_protocol::method::{Done, ThreadSettingsUpdateParams, TurnStartParam
 
 use crate::connection::Connection;
 use crate::errors::{self, About};
+use crate::rights;
 use crate::settings;
 
 /// `thread/settings/update`
@@ -28,6 +29,9 @@ pub(crate) async fn update(
     if let (Some(_), Some(_)) = (&params.permissions, sandbox) {
         return Err(ErrorObject::permissions_with("sandboxPolicy"));
     }
+    let profile = params.permissions.as_deref();
+    let profile = profile.map(settings::policy_of_profile).transpose()?;
+    let sandbox = sandbox.or(profile.as_ref());
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(&cx, sandbox)?;
     }
@@ -47,12 +51,18 @@ pub(crate) async fn update(
         ..TurnStartParams::default()
     };
     let change = |before: &turnlane_runtime::Settings| {
+        let may_run = |after: &turnlane_runtime::Settings| {
+            let checked = rights::check(&cx, &after.sandbox_policy);
+            checked.is_ok()
+        };
         // It cannot disagree with itself: it names one sandbox.
-        before.after(&turn).unwrap_or_else(|_| before.clone())
+        let after = before.after(&turn).ok();
+        after.filter(may_run).unwrap_or_else(|| before.clone())
     };
     let runtime = &cx.shared().options.runtime;
     match runtime.update_settings(about.thread, change).await {
-        Ok(_settings) => Ok(Done {}),
+        // Nothing was changed if the thread has no sandbox and the client must have one.
+        Ok(settings) => rights::check(&cx, &settings.sandbox_policy).map(|()| Done {}),
         Err(error) => Err(errors::explained(&cx, &error, &about).await),
     }
 }

@@ -10,8 +10,7 @@ use turnlane_protocol::error::MissingThread;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::method::thread_start::{METHOD, MULTI_AGENT_MODE};
 use turnlane_protocol::method::{StartAnswer, ThreadStartParams};
-use turnlane_protocol::notification::{ServerNotification, ThreadStarted, Warning, method};
-use turnlane_protocol::policy::ApprovalsReviewer;
+use turnlane_protocol::notification::{ServerNotification, ThreadStarted};
 use turnlane_protocol::thread::{Thread, ThreadEnvironment};
 use turnlane_runtime::store::thread::ThreadRow;
 use turnlane_runtime::{CreateThread, Life};
@@ -81,7 +80,6 @@ pub(crate) async fn begun(
     let told = Thread::clone(&shown);
     let mut answer = answer(cx, row, shown).await?;
     answer.thread.turns = turns;
-    let warning = reviewer_warning(row, thread)?;
     let cx = Arc::clone(cx);
     Ok(Then::new(answer, async move {
         if let Join::New(joined) = joined {
@@ -94,9 +92,6 @@ pub(crate) async fn begun(
         runtime
             .announce(thread, ServerNotification::ThreadStarted(started))
             .await;
-        if let Some(warning) = warning {
-            cx.notify(method::WARNING, &warning, Some(thread.to_string().into()));
-        }
     }))
 }
 
@@ -119,7 +114,7 @@ pub(crate) async fn answer(
         model_provider: settings.provider,
         cwd: settings.cwd,
         approval_policy: settings.approval_policy,
-        approvals_reviewer: ApprovalsReviewer::User,
+        approvals_reviewer: settings.approvals_reviewer.unwrap_or_default(),
         sandbox: settings.sandbox_policy,
         service_tier: settings.service_tier,
         reasoning_effort: settings.effort,
@@ -130,24 +125,6 @@ pub(crate) async fn answer(
         multi_agent_mode: Some(MULTI_AGENT_MODE.into()),
         existing: None,
         engine_status: Some(engine_status),
-    })
-}
-
-/// Only people review here; whoever asked for something else is told.
-pub(crate) fn reviewer_warning(
-    row: &ThreadRow,
-    thread: ThreadId,
-) -> Result<Option<Warning>, ErrorObject> {
-    let reviewer = view::settings(row)?.approvals_reviewer;
-    Ok(match reviewer {
-        None | Some(ApprovalsReviewer::User) => None,
-        Some(ApprovalsReviewer::AutoReview | ApprovalsReviewer::GuardianSubagent) => {
-            Some(Warning {
-                thread_id: Some(thread),
-                message: "only `user` reviews approvals here; approvalsReviewer is `user`"
-                    .to_owned(),
-            })
-        }
     })
 }
 

@@ -20,6 +20,7 @@ use turnlane_runtime::{Bound, Error, Reply, StartAnswer, StartHow, StartRequest}
 use super::thread_start::check_environments;
 use crate::connection::Connection;
 use crate::errors::{self, About};
+use crate::rights;
 use crate::settings;
 use crate::subscriptions::{Join, join, leave};
 use crate::view;
@@ -31,6 +32,9 @@ pub(crate) async fn start(cx: Arc<Connection>, params: TurnStartParams, responde
         Err(error) => return responder.error(&error),
     };
     let thread = about.thread;
+    if let Err(error) = rights::check_turn(&cx, METHOD, thread, &request.params).await {
+        return responder.error(&error);
+    }
     let joined = match join(&cx, thread, None).await {
         Ok(joined) => joined,
         // A row may be added to a lane of another worker; what becomes of it is told there.
@@ -105,6 +109,12 @@ pub(crate) fn check_settings(
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(cx, sandbox)?;
     }
+    if let Some(profile) = params.permissions.take() {
+        let policy = settings::policy_of_profile(&profile)?;
+        settings::check_sandbox(cx, &policy)?;
+        params.sandbox_policy = Some(policy);
+    }
+    rights::mark(cx, params);
     if let Some(cwd) = &params.cwd {
         params.cwd = Some(settings::absolute(cx, cwd)?);
     }

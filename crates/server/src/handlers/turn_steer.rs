@@ -10,10 +10,11 @@ use turnlane_protocol::input;
 use turnlane_protocol::method::turn_steer::METHOD;
 use turnlane_protocol::method::{TurnSteerAnswer, TurnSteerParams};
 use turnlane_rpc::Responder;
-use turnlane_runtime::{Error, Reply};
+use turnlane_runtime::{Error, Reply, SteerRequest};
 
 use crate::connection::Connection;
 use crate::errors::{self, About};
+use crate::rights;
 
 /// `turn/steer`
 pub(crate) async fn steer(cx: Arc<Connection>, params: TurnSteerParams, responder: Responder) {
@@ -23,6 +24,7 @@ pub(crate) async fn steer(cx: Arc<Connection>, params: TurnSteerParams, responde
     };
     let expected = params.expected_turn_id;
     let runtime = cx.shared().options.runtime.clone();
+    let caller = rights::of(&cx);
     let reply = Reply::new(move |answer: Result<TurnId, Error>| match answer {
         Ok(turn_id) => responder.result(&TurnSteerAnswer { turn_id }),
         Err(Error::OtherTurn { active }) => {
@@ -30,11 +32,14 @@ pub(crate) async fn steer(cx: Arc<Connection>, params: TurnSteerParams, responde
         }
         Err(error) => errors::refuse(&cx, responder, error, &about),
     });
-    let client_id = params.client_user_message_id;
+    let steer = SteerRequest {
+        turn,
+        input: params.input,
+        client_id: params.client_user_message_id,
+        caller,
+    };
     // The reply knows it too.
-    let _ = runtime
-        .steer_with(about.thread, turn, params.input, client_id, reply)
-        .await;
+    let _ = runtime.steer_with(about.thread, steer, reply).await;
 }
 
 fn checked(params: &TurnSteerParams) -> Result<(About, TurnId), ErrorObject> {

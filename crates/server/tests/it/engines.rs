@@ -34,6 +34,7 @@ fn subject(word: &str) -> ApprovalSubject {
         "patch" => ApprovalSubject::FileChange {
             changes: Vec::new(),
             grant_root: Some("/w/other".to_owned()),
+            escalated: true,
         },
         "permissions" => ApprovalSubject::Permissions {
             cwd: "/w".to_owned(),
@@ -45,6 +46,8 @@ fn subject(word: &str) -> ApprovalSubject {
             actions: serde_json::from_value(json!([{"type": "read", "command": "cat a.txt",
                 "name": "a.txt", "path": "/w/a.txt"}]))
             .unwrap(),
+            words: Some(vec!["cat".to_owned(), "a.txt".to_owned()]),
+            stdin: None,
             escalated: true,
             proposed_amendment: Some(vec!["cat".to_owned()]),
         },

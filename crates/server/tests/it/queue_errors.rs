@@ -296,7 +296,7 @@ async fn settings_that_can_never_be_had_are_refused_at_once() {
     let mut nowhere = whole(&thread, "x");
     let place = json!([{"environmentId": "mars", "cwd": "/"}]);
     nowhere["turnStartParams"]["environments"] = place;
-    let text = "unknown environment: mars";
+    let text = "unknown turn environment id `mars`";
     client
         .refused("thread/queue/add", nowhere, (text, "invalidParams"))
         .await;

@@ -54,7 +54,10 @@ impl Defaults for TestDefaults {
             config: wanted.config.cloned().unwrap_or_default(),
             approval_policy: ApprovalPolicy::OnRequest,
             approvals_reviewer: None,
-            sandbox_policy: SandboxPolicy::DangerFullAccess,
+            sandbox_policy: match text("sandbox_mode") {
+                Some(mode) => SandboxPolicy::from_mode(&mode).ok_or("no such sandbox_mode")?,
+                None => SandboxPolicy::DangerFullAccess,
+            },
             effort: None,
             summary: None,
             personality: None,
@@ -171,6 +174,14 @@ impl World {
         Self::start_in(self.folder, script, options).await
     }
 
+    /// Another server on the same runtime, with this word about processes without a sandbox.
+    pub(crate) fn server_with(&self, process_spawn: ProcessSpawn) -> Server {
+        Server::new(Options {
+            process_spawn,
+            ..options_of(&self.runtime, &self.folder)
+        })
+    }
+
     /// A client that has said nothing yet.
     pub(crate) fn stranger(&self) -> Client {
         Client(TestClient::new(self.server.in_memory()))
@@ -257,6 +268,17 @@ impl Client {
     pub(crate) async fn greeted(duplex: turnlane_rpc::Duplex) -> Self {
         let mut client = Self(TestClient::new(duplex));
         client.initialize(json!({"experimentalApi": true})).await;
+        client
+    }
+
+    /// A client of this kind that knows Turnlane.
+    pub(crate) async fn of_kind(server: &Server, kind: PeerKind) -> Self {
+        let (near, far) = turnlane_rpc::Duplex::memory();
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(far, kind).await });
+        let mut client = Self(TestClient::new(near));
+        let capabilities = json!({"experimentalApi": true, "turnlane": {"version": 1}});
+        client.initialize(capabilities).await;
         client
     }
 

@@ -66,6 +66,20 @@ impl<'a> Table<'a> {
         self.read(key, "must be true or false", Value::as_bool)
     }
 
+    /// A flag, or a table whose `enabled` is one.
+    pub(super) fn switch(&self, key: &str) -> Result<Option<bool>, Error> {
+        let problem = "must be true or false, or a table with `enabled`";
+        self.read(key, problem, |value| match value {
+            Value::Bool(is_on) => Some(Some(*is_on)),
+            Value::Object(members) => match members.get("enabled") {
+                None => Some(None),
+                Some(enabled) => enabled.as_bool().map(Some),
+            },
+            _ => None,
+        })
+        .map(Option::flatten)
+    }
+
     pub(super) fn whole(&self, key: &str) -> Result<Option<u64>, Error> {
         self.read(key, "must be a whole number, 0 or more", Value::as_u64)
     }

@@ -120,6 +120,8 @@ async fn refusal(
                 path: path.to_owned(),
                 extra: Extra::new(),
             }],
+            words: None,
+            stdin: None,
             escalated: false,
             proposed_amendment: None,
         },

@@ -171,6 +171,7 @@ async fn refusal(called: &Called, shown: &Shown<'_>, place: Place) -> Result<Opt
         subject: ApprovalSubject::FileChange {
             changes: shown.changes.clone(),
             grant_root: None,
+            escalated: place == Place::Outside,
         },
         reason: (place == Place::Outside).then(|| OUTSIDE.to_owned()),
         available_decisions: None,

@@ -23,6 +23,9 @@ pub(crate) const NAMES: [&str; 5] = [
     VIEW_IMAGE,
 ];
 
+/// The answer to a call where there is nowhere to run it; Codex's words.
+const NO_ENVIRONMENT: &str = "No usable execution environment is available.";
+
 /// The tools a turn offers.
 ///
 /// `environments` as in the turn's settings: an empty list means that there is nowhere to run
@@ -31,20 +34,32 @@ pub(crate) fn offered(
     tools: &ToolSettings,
     environments: Option<&[ThreadEnvironment]>,
 ) -> Vec<RuntimeTool> {
-    let plan = tool(UPDATE_PLAN, PLAN, plan());
-    if environments.is_some_and(<[_]>::is_empty) {
-        return vec![plan];
-    }
     let mut offered = vec![
         tool(EXEC_COMMAND, EXEC, exec()),
         tool(WRITE_STDIN, STDIN, stdin()),
         tool(APPLY_PATCH, PATCH, patch()),
-        plan,
+        tool(UPDATE_PLAN, PLAN, plan()),
     ];
     if tools.pictures == Pictures::Taken {
         offered.push(tool(VIEW_IMAGE, IMAGE, image()));
     }
+    offered.retain(|tool| withheld(&tool.name, tools, environments).is_none());
     offered
+}
+
+/// The answer to a model that calls one of our own tools although the turn withholds it; none if the
+/// turn does not withhold it.
+pub(crate) fn withheld(
+    name: &str,
+    tools: &ToolSettings,
+    environments: Option<&[ThreadEnvironment]>,
+) -> Option<String> {
+    let needs_environment = NAMES.contains(&name) && name != UPDATE_PLAN;
+    if needs_environment && environments.is_some_and(<[_]>::is_empty) {
+        return Some(NO_ENVIRONMENT.to_owned());
+    }
+    let is_off = tools.withheld.contains(name);
+    is_off.then(|| format!("the tool {name} is switched off for this thread"))
 }
 
 fn tool(name: &str, description: &str, parameters: Value) -> RuntimeTool {

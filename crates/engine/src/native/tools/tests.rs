@@ -11,7 +11,7 @@ mod redaction;
 mod schemas;
 mod swaps;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -266,6 +266,7 @@ fn line(said: &Said) -> String {
             ApprovalSubject::FileChange {
                 changes,
                 grant_root,
+                ..
             } => format!(
                 "asked {} {} {grant_root:?} {:?}",
                 request.item_id,
@@ -328,6 +329,7 @@ fn tool_settings() -> ToolSettings {
         parallel_max: 8,
         output_tokens_max: 10_000,
         pictures: Pictures::Taken,
+        withheld: BTreeSet::new(),
     }
 }
 

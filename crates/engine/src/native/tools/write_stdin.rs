@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
+use turnlane_process::FsEnforcement;
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::item::{CommandAction, CommandSource};
@@ -19,7 +20,10 @@ use turnlane_protocol::item::{CommandAction, CommandSource};
 use super::exec::{Report, Wait, aborted, arguments};
 use super::{Called, Output, Permission, Stop, ToolTurn};
 use crate::event::Event;
-use crate::native::policy::{self, COMMAND_REJECTED};
+use crate::native::danger::Danger;
+use crate::native::policy::{
+    self, COMMAND_REJECTED, CommandFacts, Escalation, REFUSED_BY_POLICY, Stance,
+};
 use crate::native::sessions::{Ended, Face, How, Session, SessionInput, Shown};
 use crate::said::{ApprovalRequest, ApprovalSubject, Decided};
 
@@ -110,17 +114,42 @@ impl Writing<'_> {
         self.session.turn_id != self.turn.turn_id
     }
 
+    /// Returns true if the command runs without a sandbox.
+    fn is_unconfined(&self) -> bool {
+        self.session.process.info().sandbox.fs == FsEnforcement::None
+    }
+
+    /// The policy's say. A command keeps the rights of its start, so a later turn with a sandbox
+    /// would leave its sandbox by writing to a shell that has none. Everything else belongs to the
+    /// command that the policy let run.
+    fn stance(&self) -> Stance {
+        let leaves_sandbox = self.is_later_turn()
+            && !self.chars.is_empty()
+            && self.turn.settings.sandbox_policy.is_confined()
+            && self.is_unconfined();
+        if !leaves_sandbox {
+            return Stance::Run;
+        }
+        let facts = CommandFacts {
+            dangerous: Danger::No,
+            escalated: Escalation::Escalated,
+        };
+        policy::for_command(self.turn.settings.approval_policy, facts)
+    }
+
     /// The call's item, if it needs one, or what the model is told instead.
-    ///
-    /// Only hooks have a say: the policy let the command run, and what it reads belongs to it.
     async fn consent(&self) -> Result<Result<Option<Shown>, Output>, Stop> {
-        if self.called.permission == Permission::Usual {
+        let stance = self.stance();
+        if self.called.permission == Permission::Usual && stance == Stance::Run {
             return Ok(Ok(self.is_later_turn().then(|| self.item())));
         }
         let mut shown = self.item();
         shown.start().await?;
         let refused = match &self.called.permission {
             Permission::Blocked(text) => Some(text.clone()),
+            Permission::Asked | Permission::Usual if stance == Stance::Refuse => {
+                Some(REFUSED_BY_POLICY.to_owned())
+            }
             Permission::Asked | Permission::Usual => match self.ask(&shown).await {
                 Ok(refused) => refused,
                 Err(stop) => {
@@ -155,7 +184,9 @@ impl Writing<'_> {
                 command: shown.command().to_owned(),
                 cwd: shown.cwd().to_owned(),
                 actions: shown.actions().to_vec(),
-                escalated: false,
+                words: None,
+                stdin: Some(self.redacted_chars()),
+                escalated: self.is_unconfined(),
                 proposed_amendment: None,
             },
             reason: Some(format!("to write {:?} to it", self.redacted_chars())),

@@ -20,7 +20,7 @@ use crate::hooks::{AfterTool, BeforeTool, ToolResult};
 use crate::native::patch;
 use crate::native::policy;
 use crate::native::stream::{Call, CallKind};
-use crate::native::tools::{self, Called, Output, Permission, Slots, Stop, ToolTurn, text};
+use crate::native::tools::{self, Called, Output, Permission, Slots, Stop, ToolTurn, schema, text};
 use crate::said::{ApprovalRequest, ApprovalSubject, ToolCall};
 
 /// What came of a call.
@@ -83,7 +83,10 @@ impl Caller {
             return Ended::with(Output::failure("too many tool calls in one response"));
         }
         if !self.setup.tools.iter().any(|tool| tool.name == call.name) {
-            let text = format!("unsupported call: {}", call.name);
+            let settings = &self.setup.settings;
+            let environments = settings.environments.as_deref();
+            let withheld = schema::withheld(&call.name, &self.turn.tools, environments);
+            let text = withheld.unwrap_or_else(|| format!("unsupported call: {}", call.name));
             return Ended::with(Output::failure(self.turn.redactor.text(&text)));
         }
         let arguments = match arguments(&call) {
@@ -276,6 +279,8 @@ impl Caller {
                 actions: vec![CommandAction::unknown(command.as_str())],
                 command,
                 cwd: turn.redactor.text(&turn.settings.cwd).into_owned(),
+                words: None,
+                stdin: None,
                 escalated: false,
                 proposed_amendment: None,
             },

@@ -108,6 +108,42 @@ fn what_lies_too_deep_is_said_and_costs_little() {
     assert_eq!(read(&fits).shape, Shape::Complex);
 }
 
+#[test]
+fn only_one_simple_command_has_words_that_rules_are_compared_with() {
+    for (script, expected) in [
+        ("git log -1", &["git", "log", "-1"][..]),
+        (" git  log 'a b' \"c\"\n", &["git", "log", "a b", "c"]),
+        ("git log 2>/dev/null", &["git", "log"]),
+        ("git log # all of it", &["git", "log"]),
+        ("FOO=1 git log", &["FOO=1", "git", "log"]),
+    ] {
+        let words = simple_command(script).unwrap();
+        assert_eq!(words, expected, "{script:?}");
+    }
+    for script in [
+        "",
+        "git log; rm x",
+        "git log && rm x",
+        "git log || rm x",
+        "git log | sh",
+        "git log & rm x",
+        "git log\nrm x",
+        "git log > x",
+        "git log < x",
+        "git log $(rm x)",
+        "git log `rm x`",
+        "git log $x",
+        "$'\\git' log",
+        "git log \rx",
+        "./run\rx",
+        "(git log)",
+        "git log 'open",
+        "f() { git log; }",
+    ] {
+        assert_eq!(simple_command(script), None, "{script:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_read(script in "(?s).{0,80}") {

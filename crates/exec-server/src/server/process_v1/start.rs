@@ -132,6 +132,16 @@ async fn launch(
     if intent.is_some() {
         let (cwd, tmpdir) = (spec.cwd.clone(), tmpdir(&spec.env));
         spec.sandbox = policy(intent, cwd, tmpdir).await?;
+        // An intent may also say that nothing is confined; that is no sandbox under another name.
+        let is_confined = match &spec.sandbox {
+            Sandbox::DangerFullAccess | Sandbox::ExternalSandbox { .. } => false,
+            Sandbox::ReadOnly { .. } | Sandbox::WorkspaceWrite { .. } | Sandbox::Custom { .. } => {
+                true
+            }
+        };
+        if !is_confined && !shared.options.allow_direct_exec {
+            return Err(failure::direct_exec_disabled());
+        }
     }
     launching::launch(shared, claim, spec).await
 }

@@ -152,7 +152,7 @@ fn errors_about_threads_are_exact() {
         ),
         row(
             ErrorObject::unknown_environment("e"),
-            "unknown environment: e",
+            "unknown turn environment id `e`",
             json!({"reason": "invalidParams"}),
         ),
         row(

@@ -17,6 +17,7 @@ use turnlane_store::{Json, TurnId};
 use uuid::Uuid;
 
 use super::{Chosen, PREVIEW_CHARS_MAX, accepting};
+use crate::lane::rights::CallerRights;
 use crate::lane::rows::{self, DIRECT, FANOUT};
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -70,7 +71,12 @@ fn thread(settings: Json) -> ThreadRow {
 }
 
 fn decided_with(settings: &Json, row: &Row) -> Verdict {
+    decided_by(CallerRights::Unconfined, settings, row)
+}
+
+fn decided_by(turns: CallerRights, settings: &Json, row: &Row) -> Verdict {
     let chosen = Chosen {
+        turns,
         engines: Arc::new(BTreeSet::from(["native".to_owned()])),
         item: ItemId::new(u64::try_from(NOW_MS).unwrap()),
         next_turn: next_turn(),
@@ -122,6 +128,45 @@ fn what_was_said_becomes_a_user_message_under_the_clients_id() {
     assert_eq!(body["clientId"], "message-1");
     assert_eq!(body["content"][0]["text"], "hello");
     assert_eq!(accept.preview.as_deref(), Some("hello"));
+}
+
+#[test]
+fn a_turn_that_requires_a_sandbox_does_not_start_without_one() {
+    let with = |more: Value| {
+        let mut params = said("hello");
+        params["requireSandbox"] = json!(true);
+        let more = more.as_object().unwrap().clone();
+        params.as_object_mut().unwrap().extend(more);
+        row(&params)
+    };
+    let mut open = settings();
+    open["sandboxPolicy"] = json!({"type": "dangerFullAccess"});
+    let open = Json::from(open.to_string());
+    let confined = Json::from(settings().to_string());
+    let unconfined = [
+        json!({"sandboxPolicy": {"type": "dangerFullAccess"}}),
+        json!({"sandbox": "danger-full-access"}),
+        json!({"sandboxPolicy": {"type": "externalSandbox"}}),
+    ];
+    for more in unconfined {
+        let refused = decided_with(&confined, &with(more.clone()));
+        assert!(matches!(refused, Verdict::CannotStart(_)), "{more}");
+    }
+    let refused = decided_with(&open, &with(json!({})));
+    assert!(matches!(refused, Verdict::CannotStart(_)), "the thread's");
+    let own = with(json!({"sandboxPolicy": {"type": "readOnly"}}));
+    for settings in [&confined, &open] {
+        let accepted = decided_with(settings, &own);
+        assert!(matches!(accepted, Verdict::Accept(_)), "{accepted:?}");
+    }
+    let plain = row(&said("hello"));
+    let accepted = decided_with(&open, &plain);
+    assert!(matches!(accepted, Verdict::Accept(_)), "{accepted:?}");
+    // A worker that runs nothing unconfined refuses it for every caller, and confined turns go on.
+    let refused = decided_by(CallerRights::Confined, &open, &plain);
+    assert!(matches!(refused, Verdict::CannotStart(_)), "{refused:?}");
+    let accepted = decided_by(CallerRights::Confined, &confined, &plain);
+    assert!(matches!(accepted, Verdict::Accept(_)), "{accepted:?}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::error::{Error, NotSteerable};
 use crate::ids;
 use crate::lane::command::{Reply, StartAnswer, StartRequest};
 use crate::lane::event::{Answer, RequestNo};
+use crate::lane::rights::CallerRights;
 
 /// A request that is not answered yet.
 pub(super) enum Pending {
@@ -31,6 +32,7 @@ pub(super) enum Pending {
     Steer {
         input: Vec<UserInput>,
         client_id: Option<String>,
+        caller: CallerRights,
         reply: Reply<TurnId>,
         result: Option<Error>,
         steer: Option<AcceptedSteer>,

@@ -15,12 +15,14 @@ use turnlane_protocol::notification::Decider;
 use super::Actor;
 use super::answers::Pending;
 use super::results::Done;
+use crate::error::Error;
 use crate::ids;
 use crate::lane::approvals::{NO_ONE_ANSWERED, Open, Patience};
 use crate::lane::command::{
     Bound, Command, QueueCall, Reply, RowStart, StartAnswer, StartRequest, ThreadCommand,
 };
 use crate::lane::event::{AfterInterrupt, CancelWhy, Event, StartHow, StopHow};
+use crate::lane::rights::CallerRights;
 use crate::lane::rows;
 use crate::notice::{NoticeBody, SubscriberId};
 
@@ -38,11 +40,13 @@ impl Actor {
                 turn,
                 input,
                 client_id,
+                caller,
                 reply,
             } => {
                 let request = self.request(Pending::Steer {
                     input,
                     client_id,
+                    caller,
                     reply,
                     result: None,
                     steer: None,
@@ -69,16 +73,17 @@ impl Actor {
                 approval,
                 decision,
                 by,
+                caller,
                 reason,
                 reply,
-            } => {
-                let Some(open) = self.open_approval(approval) else {
-                    self.answer_closed_approval(approval, reply);
-                    return;
-                };
-                self.resolve(open, decision, by, reason);
-                reply.send(Ok(()));
-            }
+            } => match self.decidable(approval, &decision, caller) {
+                None => self.answer_closed_approval(approval, reply),
+                Some(Err(refused)) => reply.send(Err(refused)),
+                Some(Ok(open)) => {
+                    self.resolve(open, decision, by, reason);
+                    reply.send(Ok(()));
+                }
+            },
             Command::Subscribe {
                 id,
                 subscriber,
@@ -148,9 +153,18 @@ impl Actor {
         self.events.push_back(Event::Start { request, how });
     }
 
-    /// Takes an approval out that waits.
-    fn open_approval(&mut self, approval: ApprovalId) -> Option<Open> {
-        self.running.as_mut()?.approvals.take(approval)
+    /// Takes an approval out that waits, unless this decision of this caller does not count.
+    fn decidable(
+        &mut self,
+        approval: ApprovalId,
+        decision: &Decision,
+        caller: CallerRights,
+    ) -> Option<Result<Open, Error>> {
+        let approvals = &mut self.running.as_mut()?.approvals;
+        match approvals.find(approval)?.check(decision, caller) {
+            Ok(()) => approvals.take(approval).map(Ok),
+            Err(refused) => Some(Err(refused)),
+        }
     }
 
     /// The number of subscribers is another.

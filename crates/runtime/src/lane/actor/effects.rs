@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use turnlane_engine::{CancelReason, NoHooks, Steer, Steering as Answered, TurnOutcome};
 use turnlane_protocol::input::UserInput;
+use turnlane_protocol::method::TurnStartParams;
 use turnlane_store::crash;
 use turnlane_store::queue::{Append, Claim, NewRow, Policies, Which};
 use turnlane_store::thread::ThreadChange;
@@ -26,6 +27,7 @@ use crate::lane::event::{
     UnclaimWhy,
 };
 use crate::lane::past::Taken;
+use crate::lane::rights::CallerRights;
 use crate::lane::state::HASTY_GRACE;
 use crate::lane::turn::RunningTurn;
 use crate::lane::{request, rows};
@@ -109,6 +111,7 @@ impl Actor {
         Chosen {
             item: ids::new_item(at_ms),
             next_turn: ids::new_turn(at_ms),
+            turns: self.shared.options.turns,
             engines: self.shared.engine_names(),
             at_ms,
         }
@@ -257,17 +260,25 @@ impl Actor {
     fn commit_steer(&mut self, request: RequestNo) {
         let now_ms = self.now_ms();
         let failed = Event::Committed(Committed::Failed(FailedOp::Steer(request)));
-        let (input, client_id) = match self.requests.get(&request) {
+        let (input, client_id, admitted) = match self.requests.get(&request) {
             Some(Pending::Start { request, .. }) => (
                 request.params.input.clone(),
                 request.params.client_user_message_id.clone(),
+                self.admits_start(&request.params),
             ),
             Some(Pending::Steer {
-                input, client_id, ..
-            }) => (input.clone(), client_id.clone()),
+                input,
+                client_id,
+                caller,
+                ..
+            }) => (input.clone(), client_id.clone(), self.admits(*caller)),
             Some(Pending::Row { .. } | Pending::Interrupt { .. }) | None => return,
         };
-        let reserved = self.reserve_steer(input, client_id, now_ms);
+        let reserved = if admitted {
+            self.reserve_steer(input, client_id, now_ms)
+        } else {
+            Err(Error::Unconfined)
+        };
         let (steer, grip, item) = match reserved {
             Ok(reserved) => reserved,
             Err(error) => {
@@ -284,6 +295,26 @@ impl Actor {
         let work = self.shared.store.add_steer(grip, item);
         self.submit(async move { Done::Steer(request, work.await) });
         self.settings_of_steer(request);
+    }
+
+    /// Returns true if a caller may give the running turn more to do. Called when the steer is
+    /// written: the request may have waited while another turn began.
+    fn admits(&self, caller: CallerRights) -> bool {
+        let running = self.running.as_ref();
+        running.is_none_or(|running| running.rights.admits(caller))
+    }
+
+    /// The same for a start that becomes a steer; what it says about later turns counts as well.
+    fn admits_start(&self, params: &TurnStartParams) -> bool {
+        if !params.requires_sandbox() {
+            return true;
+        }
+        let running = self.running.as_ref();
+        let settings = running.map(|running| &running.accepted.thread.settings);
+        let settings = settings.and_then(|settings| rows::read::<Settings>(settings).ok());
+        let after = settings.and_then(|settings| settings.after(params).ok());
+        self.admits(CallerRights::Confined)
+            && after.is_none_or(|after| after.sandbox_policy.is_confined())
     }
 
     /// Takes a place for a steer and makes its item.
@@ -403,6 +434,9 @@ impl Actor {
             request::run(engine, request, past, sink, control).await;
         });
         let mut running = RunningTurn::new(*accepted, end, task.abort_handle());
+        if self.shared.options.turns == CallerRights::Confined {
+            running.rights.caller = CallerRights::Confined;
+        }
         running.timeout_at = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         self.running = Some(Box::new(running));
     }

@@ -16,6 +16,7 @@ use turnlane_protocol::notification::{
     ServerNotification, TerminalInteraction, ThreadTokenUsageUpdated, TurnDiffUpdated, TurnFailing,
     TurnPlanUpdated, Warning,
 };
+use turnlane_protocol::policy::ApprovalsReviewer;
 use turnlane_store::approval::{ApprovalAsked, ApprovalResolved};
 use turnlane_store::crash;
 use turnlane_store::turn::Level;
@@ -25,6 +26,7 @@ use super::results::Done;
 use crate::ids;
 use crate::lane::approvals::{self, Open, Subject};
 use crate::lane::event::Event;
+use crate::lane::rights::CallerRights;
 use crate::lane::rows;
 use crate::notice::NoticeBody;
 
@@ -100,7 +102,7 @@ impl Actor {
         }
     }
 
-    fn write(&mut self, level: Level, reply: Option<Reply<Result<(), Fenced>>>) {
+    pub(super) fn write(&mut self, level: Level, reply: Option<Reply<Result<(), Fenced>>>) {
         let Some(running) = &mut self.running else {
             return;
         };
@@ -250,17 +252,23 @@ impl Actor {
     }
 
     fn ask_approval(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
-        let subject = Subject::of(&request.subject);
-        if self.session.covers(&subject) {
-            // Decided before, so nobody is asked and nothing is told.
-            let _ = reply.send(Decided::new(Decision::Accept));
-            return;
-        }
         let now_ms = self.now_ms();
         let wait = self.patience().attended;
         let Some(running) = &mut self.running else {
             return;
         };
+        let subject = Subject::new(&request.subject, &running.rights);
+        // The client that accepted it did not accept it for a caller with fewer rights.
+        let may_repeat =
+            !subject.is_unconfined() || running.rights.caller == CallerRights::Unconfined;
+        if may_repeat && self.session.covers(&subject) {
+            // Decided before, so nobody is asked and nothing is told.
+            let _ = reply.send(Decided::new(Decision::Accept));
+            return;
+        }
+        if running.rights.reviewer == ApprovalsReviewer::AutoReview {
+            return self.decline_unreviewed(request, reply);
+        }
         let id = ids::new_approval(now_ms);
         let expires_ms = now_ms + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
         let place = (ids::wire_thread(self.thread), running.turn_id());

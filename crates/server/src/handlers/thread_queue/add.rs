@@ -9,6 +9,7 @@ use std::sync::Arc;
 use turnlane_protocol::error::{ErrorObject, QUEUED_TURN_BYTES_MAX, QueueDialect};
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::input::{self, InvalidInput};
+use turnlane_protocol::method::thread_queue::ADD;
 use turnlane_protocol::method::{
     OnCannotStart, OnCrash, OnError, OnLimit, QueueRetry, QueueSource, QueuedTurnState,
     ThreadQueueAddAnswer, ThreadQueueAddParams, TurnStartParams,
@@ -21,6 +22,7 @@ use turnlane_runtime::store::turn::TurnStatus;
 use super::super::turn_start::check_settings;
 use super::attachments;
 use crate::connection::Connection;
+use crate::rights;
 use crate::view;
 
 /// How far ahead a row may be due.
@@ -93,6 +95,15 @@ impl Wanted {
             return Err(ErrorObject::out_of_range("notBeforeMs"));
         }
         check_retry(self.rest.retry.unwrap_or_default())
+    }
+
+    /// Refuses a row that would run without a sandbox if it ran now, where its caller may not.
+    pub(super) async fn check_rights(
+        &self,
+        cx: &Connection,
+        thread: ThreadId,
+    ) -> Result<(), ErrorObject> {
+        rights::check_turn(cx, ADD, thread, &self.params).await
     }
 
     /// Whether files have to be copied.

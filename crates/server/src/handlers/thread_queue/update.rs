@@ -17,6 +17,7 @@ use super::attachments;
 use super::call::{about, check_thread, missing};
 use crate::connection::Connection;
 use crate::errors::About;
+use crate::rights;
 
 /// What is to become of which row.
 pub(super) struct Changed {
@@ -55,6 +56,7 @@ pub(super) async fn read(
         check_thread(cx, &about, QueueDialect::Submissions).await?;
     }
     checked?;
+    rights::check_turn(cx, UPDATE, about.thread, &turn).await?;
     let id = row.parse().unwrap_or_else(|_| QueuedTurnId::new(0));
     if names_files {
         turn.input = attachments::keep(cx, about.thread, id, turn.input).await?;
@@ -64,6 +66,11 @@ pub(super) async fn read(
         // Whose message it is does not change.
         client_user_message_id: before.client_user_message_id.clone(),
         input: new.input.clone(),
+        // New words run with the rights of their author, whatever the row was added with.
+        require_sandbox: match (whole, new.require_sandbox) {
+            (false, None) => before.require_sandbox,
+            (_, required) => required,
+        },
         ..if whole { new.clone() } else { before }
     };
     Ok(Changed {

@@ -5,7 +5,7 @@
 //!
 //! Remembering what was allowed is the runtime's business.
 
-use crate::native::words::{Shape, read};
+use crate::native::words::simple_command;
 
 /// Programs that do whatever their arguments or their input say.
 const RUNNERS: [&str; 22] = [
@@ -23,12 +23,8 @@ pub(super) fn proposed(prefix: Vec<String>, cmd: &str) -> Option<Vec<String>> {
     if plain.is_empty() || name == "sudo" || (RUNNERS.contains(&plain) && says_nothing) {
         return None;
     }
-    let script = read(cmd);
-    let is_beginning = match script.commands.as_slice() {
-        [only] => script.shape == Shape::Plain && only.words.starts_with(&prefix),
-        _ => false,
-    };
-    is_beginning.then_some(prefix)
+    let words = simple_command(cmd)?;
+    words.starts_with(&prefix).then_some(prefix)
 }
 
 #[cfg(test)]

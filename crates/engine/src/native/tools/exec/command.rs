@@ -18,6 +18,7 @@ use crate::native::danger::{Danger, is_dangerous};
 use crate::native::policy::{CommandFacts, Escalation};
 use crate::native::sessions::{SessionInput, Shown};
 use crate::native::tools::{Dangerous, LoginShell, ToolTurn};
+use crate::native::words::simple_command;
 use crate::said::ApprovalSubject;
 
 /// How long a call waits for its command, in milliseconds, if the model does not say.
@@ -41,6 +42,8 @@ pub(super) struct Command {
     pub(super) tokens_max: u64,
     pub(super) escalation: Escalation,
     danger: Danger,
+    /// The words of the script if it is one simple command, run by the configured shell.
+    words: Option<Vec<String>>,
     justification: Option<String>,
     amendment: Option<Vec<String>>,
 }
@@ -70,7 +73,13 @@ impl Command {
         let flag = if is_login { "-lc" } else { "-c" };
         let shell = arguments.shell.filter(|shell| is_shell(shell));
         let shell = shell.unwrap_or_else(|| turn.tools.shell.clone());
-        let prefix = arguments.prefix_rule.unwrap_or_default();
+        // The model may name a shell that it wrote itself; no rule covers what that one does.
+        let is_ours = shell == turn.tools.shell;
+        let words = simple_command(&arguments.cmd).filter(|_| is_ours);
+        let prefix = arguments
+            .prefix_rule
+            .filter(|_| is_ours)
+            .unwrap_or_default();
         Ok(Self {
             line: quoted([shell.as_str(), flag, &arguments.cmd]),
             cwd: cwd.to_string_lossy().into_owned(),
@@ -86,6 +95,7 @@ impl Command {
                 Dangerous::Guarded => is_dangerous(&arguments.cmd),
                 Dangerous::Ordinary => Danger::No,
             },
+            words,
             justification,
             amendment: amendment::proposed(prefix, &arguments.cmd),
             argv: [shell, flag.to_owned(), arguments.cmd],
@@ -113,10 +123,14 @@ impl Command {
     pub(super) fn subject(&self, shown: &Shown, escalation: Escalation) -> ApprovalSubject {
         let redact = |word: &String| shown.redactor().text(word).into_owned();
         let amendment = self.amendment.as_ref();
+        // Two different keys look the same once they are redacted.
+        let is_clean = |words: &&Vec<String>| words.iter().all(|word| redact(word) == *word);
         ApprovalSubject::Command {
             command: shown.command().to_owned(),
             cwd: shown.cwd().to_owned(),
             actions: shown.actions().to_vec(),
+            words: self.words.as_ref().filter(is_clean).cloned(),
+            stdin: None,
             escalated: escalation == Escalation::Escalated,
             proposed_amendment: amendment.map(|words| words.iter().map(redact).collect()),
         }

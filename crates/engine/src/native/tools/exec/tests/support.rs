@@ -5,7 +5,7 @@
 //!
 //! The service of these tests has no keeper, so that an end reaches process groups.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value};
@@ -75,6 +75,7 @@ impl Thread {
                 parallel_max: 8,
                 output_tokens_max: 10_000,
                 pictures: Pictures::Refused,
+                withheld: BTreeSet::new(),
             },
             _dir: dir,
             turns: 0,
