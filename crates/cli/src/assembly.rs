@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use turnlane_engine::Engine;
 use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
-use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
+use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions, RuleSources};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
 use turnlane_runtime::{AfterInterrupt, Clock, Drain, Runtime, Settings, SystemClock, this_worker};
@@ -213,6 +213,7 @@ fn native(
         variables: Arc::new(|name| std::env::var(name).ok()),
         turnlane_home: configured.home.clone(),
         codex_home: codex_home.map(Path::to_owned),
+        rules: RuleSources::default(),
     })
 }
 

@@ -24,6 +24,7 @@ pub mod provider;
 pub mod redact;
 pub mod request;
 pub mod retry;
+mod rules;
 pub(crate) mod sessions;
 pub mod sse;
 pub mod stream;
@@ -40,6 +41,8 @@ use turnlane_protocol::method::EngineStatus;
 
 pub use self::config::{ConfigSource, NativeConfig};
 use self::model::Models;
+use self::rules::RuleCache;
+pub use self::rules::RuleSources;
 use self::sessions::Sessions;
 use crate::control::TurnControl;
 use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, UsageKind};
@@ -68,6 +71,8 @@ pub struct NativeOptions {
     pub turnlane_home: PathBuf,
     /// Where Codex's files are, if there is such a place.
     pub codex_home: Option<PathBuf>,
+    /// Which files of rules about commands are read.
+    pub rules: RuleSources,
 }
 
 /// The engine `native`. Cheap to clone, all clones are one.
@@ -84,6 +89,8 @@ pub(crate) struct Shared {
     variables: Variables,
     turnlane_home: PathBuf,
     codex_home: Option<PathBuf>,
+    rule_sources: RuleSources,
+    rules: RuleCache,
     models: Models,
     sessions: Sessions,
 }
@@ -98,12 +105,22 @@ impl Native {
             variables: options.variables,
             turnlane_home: options.turnlane_home,
             codex_home: options.codex_home,
+            rule_sources: options.rules,
+            rules: RuleCache::default(),
             models: Models::new(),
             sessions: Sessions::default(),
         };
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Loads the rules about commands that hold in this directory; an error is the text that a turn
+    /// there would fail with. Reads the disk.
+    pub fn check_rules(&self, cwd: &str) -> Result<(), String> {
+        let config = self.shared.config.current()?;
+        let loaded = turn::rules(&self.shared, &config, cwd);
+        loaded.map(drop).map_err(|error| error.message)
     }
 
     /// The files of instructions that a turn in this directory is given, the widest first; none while

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use turnlane_protocol::method::ReasoningSummary;
 
 use self::table::Table;
-use super::documents::Trust;
+use super::documents::{Trust, project_directories};
 use super::history::WINDOW_DEFAULT;
 use super::provider::{self, KeyFile, Provider};
 use super::tools::{Dangerous, LoginShell, Pictures, ToolSettings};
@@ -193,6 +193,31 @@ pub(crate) fn documents_of(
     cwd: &str,
 ) -> Result<DocumentSettings, provider::Error> {
     documents(&Table::top(&config.shared), cwd)
+}
+
+/// The directories of the project around `cwd` where the user's configuration trusts it by name;
+/// without a thread's own keys, so that no client can trust a project in the user's place.
+pub(crate) fn trusted_project(
+    config: &NativeConfig,
+    cwd: &str,
+) -> Result<Vec<PathBuf>, provider::Error> {
+    let shared = Table::top(&config.shared);
+    let markers = shared.texts("project_root_markers")?;
+    let markers = markers.unwrap_or_else(|| vec![".git".to_owned()]);
+    let directories = project_directories(Path::new(cwd), &markers);
+    let projects = shared.table("projects")?;
+    let level = |directory: &Path| {
+        let project = projects.and_then(|all| all.get(directory.to_str()?));
+        project.and_then(|project| project.get("trust_level")?.as_str())
+    };
+    // The nearest directory that the configuration names decides, as for a new thread's sandbox.
+    let real = Path::new(cwd).canonicalize().ok();
+    let places = [Some(PathBuf::from(cwd)), real, directories.first().cloned()];
+    let named = places.iter().flatten().find_map(|place| level(place));
+    Ok(match named {
+        Some("trusted") => directories,
+        Some(_) | None => Vec::new(),
+    })
 }
 
 fn documents(shared: &Table<'_>, cwd: &str) -> Result<DocumentSettings, provider::Error> {

@@ -29,6 +29,7 @@ use crate::cancel::CancelToken;
 use crate::control::Ask;
 use crate::native::history::Image;
 use crate::native::redact::Redactor;
+use crate::native::rules::RuleSet;
 use crate::native::sessions::ThreadSessions;
 use crate::request::TurnSettings;
 use crate::said::{ApprovalRequest, Decided, Fenced};
@@ -68,6 +69,8 @@ pub(crate) struct ToolTurn {
     pub(crate) sink: Sink,
     pub(crate) ask: Ask,
     pub(crate) cancel: CancelToken,
+    /// The rules about commands.
+    pub(crate) rules: Arc<RuleSet>,
     /// Everything a tool emits or answers has passed it.
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) service: ProcessService,

@@ -58,6 +58,8 @@ impl RealTools {
             sink: sink.clone(),
             ask: control.ask.clone(),
             cancel: control.cancel.clone(),
+            // A script is its author's own; rules are about what a model calls.
+            rules: Arc::default(),
             // No provider, no keys.
             redactor: Arc::new(Redactor::default()),
             service: processes.service.clone(),

@@ -97,6 +97,7 @@ impl Stage {
             sink,
             ask: control.ask,
             cancel: control.cancel,
+            rules: Arc::default(),
             redactor: Arc::new(Redactor::new([KEY])),
             service: ProcessService::start(options).unwrap(),
             sessions: Arc::default(),

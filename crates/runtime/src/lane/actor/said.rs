@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use turnlane_engine::{
     ApprovalRequest, Decided, Event as Happened, Fenced, Reply, Said, ToolAnswer, TurnOutcome,
 };
-use turnlane_protocol::approval::Decision;
+use turnlane_protocol::approval::{Decision, OfferedDecision};
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::notification::{
@@ -251,7 +251,11 @@ impl Actor {
 
     fn ask_approval(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
         let subject = Subject::of(&request.subject);
-        if self.session.covers(&subject) {
+        // A request that offers no answer for the session is asked each time, whatever was accepted.
+        let for_session = OfferedDecision::Known(Decision::AcceptForSession);
+        let offered = request.available_decisions.as_ref();
+        let is_asked_each_time = offered.is_some_and(|offered| !offered.contains(&for_session));
+        if !is_asked_each_time && self.session.covers(&subject) {
             // Decided before, so nobody is asked and nothing is told.
             let _ = reply.send(Decided::new(Decision::Accept));
             return;

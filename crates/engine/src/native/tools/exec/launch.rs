@@ -39,7 +39,13 @@ pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -
             stdin: Stdin::Closed,
         },
     };
-    spec.sandbox = sandbox_for(&turn.settings, escalation);
+    spec.sandbox = match sandbox_for(&turn.settings, escalation) {
+        // A rule lets the command leave the sandbox, another one closes the network: both hold.
+        Sandbox::DangerFullAccess if command.leaves_by_rule() && turn.rules.closes_network() => {
+            Sandbox::ExternalSandbox { network: false }
+        }
+        sandbox => sandbox,
+    };
     // Where there is no keeper, the group is all there is.
     spec.containment = match turn.service.report().containment {
         ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,

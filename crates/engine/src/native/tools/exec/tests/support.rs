@@ -18,6 +18,7 @@ use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use crate::native::redact::Redactor;
+use crate::native::rules::RuleSet;
 use crate::native::sessions::{InTurn, Sessions};
 use crate::native::tools::exec::exec_command;
 use crate::native::tools::write_stdin::write_stdin;
@@ -40,6 +41,7 @@ pub(super) struct Thread {
     _dir: tempfile::TempDir,
     pub(super) settings: TurnSettings,
     pub(super) tools: ToolSettings,
+    pub(super) rules: Arc<RuleSet>,
     turns: u8,
 }
 
@@ -68,6 +70,7 @@ impl Thread {
                 base_instructions: None,
                 developer_instructions: None,
             },
+            rules: Arc::default(),
             tools: ToolSettings {
                 shell: "/bin/sh".to_owned(),
                 login: LoginShell::No,
@@ -121,6 +124,7 @@ impl Thread {
             sink,
             ask: control.ask,
             cancel: control.cancel,
+            rules: Arc::clone(&self.rules),
             redactor: Arc::new(Redactor::new([KEY])),
             service: self.service.clone(),
             sessions: Arc::clone(entered.sessions()),
