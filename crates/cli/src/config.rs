@@ -20,9 +20,14 @@ pub(crate) use exec_server::ExecServerConfig;
 pub(crate) use files::ConfigFiles;
 use section::{Section, Source};
 pub(crate) use server::{OnInterrupt, ServerConfig, Spawn};
+use shared::SandboxKeys;
 
 /// The name of the file in either folder.
 const FILE: &str = "config.toml";
+
+/// Said where one layer chooses the sandbox twice.
+const SANDBOX_MODE_IGNORED: &str =
+    "`sandbox_mode` is ignored: `default_permissions` is set beside it";
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default)]
@@ -84,20 +89,25 @@ impl Layers {
         if let Some(path) = &self.codex
             && let Some(text) = read(path)?
         {
-            config.apply(&Source::file(path, &text), Whose::Codex)?;
+            config.apply_file(&Source::file(path, &text), Whose::Codex)?;
         }
         if let Some(text) = read(&self.own)? {
-            config.apply(&Source::file(&self.own, &text), Whose::Ours)?;
+            config.apply_file(&Source::file(&self.own, &text), Whose::Ours)?;
         }
         if let Some(path) = &self.profile {
             let text = std::fs::read_to_string(path);
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            config.apply(&Source::file(path, &text), Whose::Codex)?;
+            config.apply_file(&Source::file(path, &text), Whose::Codex)?;
         }
+        let mut chosen = SandboxKeys::default();
         for given in &self.overrides {
             let text = override_as_toml(given)?;
-            config.apply(&Source::flag(given, &text), Whose::Ours)?;
+            chosen = chosen.and(config.apply(&Source::flag(given, &text), Whose::Ours)?);
         }
+        if chosen.profile && chosen.mode {
+            tracing::warn!("{SANDBOX_MODE_IGNORED}");
+        }
+        chosen.settle(&mut config.shared);
         config.shared = shared::with_profile(config.shared)?;
         Ok(config)
     }
@@ -124,6 +134,8 @@ impl Config {
     /// With keys that one thread was started with laid over it; `a.b` names a key of a table.
     pub(crate) fn with(&self, keys: Option<&Map<String, Value>>) -> Self {
         let mut config = self.clone();
+        let has = |key: &str| keys.is_some_and(|keys| keys.contains_key(key));
+        SandboxKeys::of(has).settle(&mut config.shared);
         for (key, value) in keys.into_iter().flatten() {
             let mut parts = key.rsplit('.');
             let last = parts.next().unwrap_or(key);
@@ -140,7 +152,17 @@ impl Config {
         config
     }
 
-    fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
+    /// Lays a whole file over the layers below.
+    fn apply_file(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
+        let chosen = self.apply(source, whose)?;
+        if chosen.profile && chosen.mode {
+            source.warn(0, SANDBOX_MODE_IGNORED);
+        }
+        chosen.settle(&mut self.shared);
+        Ok(())
+    }
+
+    fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<SandboxKeys> {
         let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
         for (name, value) in table.get_ref() {
@@ -155,7 +177,7 @@ impl Config {
                 self.apply_own(source, name, at, value.get_ref())?;
             }
         }
-        Ok(())
+        Ok(SandboxKeys::of(|key| table.get_ref().contains_key(key)))
     }
 
     fn apply_own(

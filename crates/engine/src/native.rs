@@ -13,6 +13,7 @@ mod actions;
 mod config;
 mod danger;
 pub mod documents;
+pub(crate) mod environment;
 pub mod failure;
 pub mod history;
 mod http;
@@ -28,6 +29,7 @@ mod rules;
 pub(crate) mod sessions;
 pub mod sse;
 pub mod stream;
+mod told;
 pub(crate) mod tools;
 mod turn;
 mod words;
@@ -42,8 +44,8 @@ use turnlane_protocol::method::EngineStatus;
 pub use self::config::{ConfigSource, NativeConfig};
 use self::model::Models;
 use self::rules::RuleCache;
-pub use self::rules::RuleSources;
 use self::sessions::Sessions;
+use self::told::ToldWarnings;
 use crate::control::TurnControl;
 use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, UsageKind};
 use crate::outcome::TurnOutcome;
@@ -71,8 +73,6 @@ pub struct NativeOptions {
     pub turnlane_home: PathBuf,
     /// Where Codex's files are, if there is such a place.
     pub codex_home: Option<PathBuf>,
-    /// Which files of rules about commands are read.
-    pub rules: RuleSources,
 }
 
 /// The engine `native`. Cheap to clone, all clones are one.
@@ -89,8 +89,8 @@ pub(crate) struct Shared {
     variables: Variables,
     turnlane_home: PathBuf,
     codex_home: Option<PathBuf>,
-    rule_sources: RuleSources,
     rules: RuleCache,
+    told: ToldWarnings,
     models: Models,
     sessions: Sessions,
 }
@@ -105,8 +105,8 @@ impl Native {
             variables: options.variables,
             turnlane_home: options.turnlane_home,
             codex_home: options.codex_home,
-            rule_sources: options.rules,
             rules: RuleCache::default(),
+            told: ToldWarnings::default(),
             models: Models::new(),
             sessions: Sessions::default(),
         };
@@ -115,10 +115,13 @@ impl Native {
         }
     }
 
-    /// Loads the rules about commands that hold in this directory; an error is the text that a turn
-    /// there would fail with. Reads the disk.
-    pub fn check_rules(&self, cwd: &str) -> Result<(), String> {
-        let config = self.shared.config.current()?;
+    /// Loads the rules about commands that hold in this directory; without one, those that hold
+    /// everywhere. An error is the text that a turn there would fail with. Reads the disk.
+    pub fn check_rules(&self, cwd: Option<&str>) -> Result<(), String> {
+        // A configuration that cannot be read is told by the turn itself.
+        let Ok(config) = self.shared.config.current() else {
+            return Ok(());
+        };
         let loaded = turn::rules(&self.shared, &config, cwd);
         loaded.map(drop).map_err(|error| error.message)
     }

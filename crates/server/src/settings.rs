@@ -3,11 +3,12 @@
 //! The invariant here: flat members win over `config`, `config` over the configuration, and what is
 //! answered are the values in effect. Whatever cannot be meant as it was said is refused.
 
+use serde_json::{Map, Value, json};
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::method::{
     CollaborationMode, CollaborationSettings, ModeKind, Overrides, ThreadSettings,
 };
-use turnlane_protocol::policy::{ApprovalsReviewer, SandboxPolicy};
+use turnlane_protocol::policy::{ApprovalsReviewer, BuiltinProfile, SandboxPolicy};
 use turnlane_runtime::Settings;
 
 use crate::connection::Connection;
@@ -45,6 +46,13 @@ pub(crate) fn after(
 ) -> Result<Settings, ErrorObject> {
     check(over)?;
     let mut settings = before.clone();
+    if let Some(cwd) = &over.cwd {
+        settings.cwd = absolute(cx, cwd)?;
+        if settings.runtime_workspace_roots == [before.cwd.clone()] {
+            settings.runtime_workspace_roots = vec![settings.cwd.clone()];
+        }
+    }
+    apply_sandbox_of_config(cx, &mut settings, over)?;
     apply(cx, &mut settings, over)?;
     Ok(settings)
 }
@@ -55,6 +63,48 @@ fn check(over: &Overrides) -> Result<(), ErrorObject> {
     if over.permissions.is_some() && sandbox.is_some() {
         return Err(ErrorObject::permissions_with("sandbox"));
     }
+    Ok(())
+}
+
+/// The permission profile that a caller names, where there is one with this name.
+pub(crate) fn profile(
+    cx: &Connection,
+    permissions: Option<&str>,
+) -> Result<Option<BuiltinProfile>, ErrorObject> {
+    let find = |id| cx.shared().options.defaults.permission_profile(id);
+    let found = permissions.map(find).transpose();
+    found.map_err(ErrorObject::permission_profile)
+}
+
+/// Refuses what would not start a turn because of the rules about commands.
+pub(crate) fn check_rules(cx: &Connection, cwd: Option<&str>) -> Result<(), ErrorObject> {
+    let checked = cx.shared().options.defaults.check_rules(cwd);
+    checked.map_err(ErrorObject::bad_rules)
+}
+
+/// What `config` of resume and fork says about the sandbox; what it does not name stays.
+fn apply_sandbox_of_config(
+    cx: &Connection,
+    settings: &mut Settings,
+    over: &Overrides,
+) -> Result<(), ErrorObject> {
+    let names_sandbox = |config: &&Map<String, Value>| {
+        let keys = ["default_permissions", "sandbox_mode"];
+        keys.iter().any(|key| config.contains_key(*key))
+    };
+    let Some(config) = over.config.as_ref().filter(names_sandbox) else {
+        return Ok(());
+    };
+    let wanted = Wanted {
+        cwd: &settings.cwd,
+        config: Some(config),
+        provider: None,
+        model: None,
+    };
+    let defaults = &cx.shared().options.defaults;
+    let configured = defaults.settings(wanted).map_err(errors::invalid)?;
+    settings.sandbox_policy = configured.sandbox_policy;
+    settings.permission_profile = configured.permission_profile;
     Ok(())
 }
 
@@ -87,6 +137,11 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
     // Checked before: the two names do not disagree.
     if let Ok(Some(sandbox)) = over.chosen_sandbox() {
         settings.sandbox_policy = sandbox.clone();
+        settings.permission_profile = None;
+    }
+    if let Some(profile) = profile(cx, over.permissions.as_deref())? {
+        settings.sandbox_policy = profile.policy();
+        settings.permission_profile = Some(profile.id().to_owned());
     }
     if let Some(config) = &over.config {
         let more = config
@@ -137,7 +192,7 @@ pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
         approval_policy: settings.approval_policy,
         approvals_reviewer: ApprovalsReviewer::User,
         sandbox_policy: settings.sandbox_policy.clone(),
-        active_permission_profile: None,
+        active_permission_profile: active_profile(settings),
         model: settings.model.clone(),
         model_provider: settings.provider.clone(),
         service_tier: settings.service_tier.clone(),
@@ -148,6 +203,12 @@ pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
         personality: settings.personality,
         disabled_plugin_ids: Vec::new(),
     }
+}
+
+/// The profile in use as clients are shown it; null where the sandbox was chosen by itself.
+pub(crate) fn active_profile(settings: &Settings) -> Option<Value> {
+    let id = settings.permission_profile.as_ref()?;
+    Some(json!({"id": id, "extends": null}))
 }
 
 /// The one way of working together that we have.

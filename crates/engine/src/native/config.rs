@@ -6,7 +6,7 @@
 //! Which file wins over which is decided by the [`ConfigSource`]; providers have their own module.
 
 mod lay;
-mod table;
+pub(in crate::native) mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +16,10 @@ use turnlane_protocol::method::ReasoningSummary;
 
 use self::table::Table;
 use super::documents::{Trust, project_directories};
+use super::environment::CommandEnvironment;
 use super::history::WINDOW_DEFAULT;
 use super::provider::{self, KeyFile, Provider};
+use super::rules::RuleSources;
 use super::tools::{Dangerous, LoginShell, Pictures, ToolSettings};
 use crate::request::TurnSettings;
 
@@ -80,6 +82,8 @@ pub(crate) struct TurnConfig {
     pub(crate) documents: DocumentSettings,
     pub(crate) rounds_max: u32,
     pub(crate) tools: ToolSettings,
+    /// Keys without effect, in words.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What is configured about documents.
@@ -102,8 +106,15 @@ impl TurnConfig {
         let provider = Provider::read(&settings.provider, &joined, &config.native)?;
         let shared = Table::top(&joined);
         let native = Table::named("native", &config.native);
+        // Checked here, behind everything that may change the address: a thread's own keys too.
+        if native.flag("local_only")? == Some(true) && !provider.base_url.is_local() {
+            let problem = "is set, and the provider's address is not a loopback address";
+            return Err(native.wrong("local_only", problem));
+        }
         let summary = shared.word("model_reasoning_summary", &SUMMARIES)?;
-        let tools = tools(&shared, &native, &provider, shell)?;
+        let mut tools = tools(&shared, &native, &provider, shell)?;
+        let environment = CommandEnvironment::read(&config.shared, &settings.config)?;
+        tools.environment = environment.policy;
         Ok(Self {
             window: shared
                 .at_least_one("model_context_window")?
@@ -124,6 +135,7 @@ impl TurnConfig {
             instructions_file: shared.text("model_instructions_file")?.map(PathBuf::from),
             documents: documents(&shared, &settings.cwd)?,
             rounds_max: native.count("max_rounds")?.unwrap_or(ROUNDS_DEFAULT),
+            warnings: environment.warnings,
             tools,
             provider,
         })
@@ -148,6 +160,7 @@ fn tools(
     let parallel = native.count("max_parallel_tools")?;
     let parallel = parallel.and_then(|most| usize::try_from(most).ok());
     Ok(ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: chosen_shell(native, shell)?,
         login: if login {
             LoginShell::Yes
@@ -193,6 +206,16 @@ pub(crate) fn documents_of(
     cwd: &str,
 ) -> Result<DocumentSettings, provider::Error> {
     documents(&Table::top(&config.shared), cwd)
+}
+
+/// The rule files that count: `native.rules`, which only the user's own file and flags have.
+pub(crate) fn rule_sources(config: &NativeConfig) -> Result<RuleSources, provider::Error> {
+    let words = [
+        ("all", RuleSources::All),
+        ("system", RuleSources::SystemOnly),
+    ];
+    let native = Table::named("native", &config.native);
+    Ok(native.word("rules", &words)?.unwrap_or_default())
 }
 
 /// The directories of the project around `cwd` where the user's configuration trusts it by name;

@@ -30,7 +30,7 @@ const PATTERN_WORDS_MAX: usize = 64;
 
 /// Which rule files an engine reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RuleSources {
+pub(crate) enum RuleSources {
     /// The system's, the user's and those of trusted projects.
     #[default]
     All,

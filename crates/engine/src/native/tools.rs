@@ -20,7 +20,7 @@ pub(crate) mod write_stdin;
 use std::sync::Arc;
 
 use serde_json::Value;
-use turnlane_process::ProcessService;
+use turnlane_process::{EnvPolicy, ProcessService};
 use turnlane_protocol::ids::{ItemId, TurnId};
 
 pub(crate) use slots::{Slot, Slots};
@@ -84,6 +84,8 @@ pub(crate) struct ToolTurn {
 /// What is configured about tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToolSettings {
+    /// The variables of commands.
+    pub(crate) environment: EnvPolicy,
     /// The shell that runs commands.
     pub(crate) shell: String,
     /// Whether it is a login shell when the model does not say.

@@ -13,6 +13,7 @@ use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use super::Clock;
 use super::play::Stop;
 use crate::control::TurnControl;
+use crate::native::environment::CommandEnvironment;
 use crate::native::redact::Redactor;
 use crate::native::sessions::{InTurn, Sessions};
 use crate::native::tools::{
@@ -48,6 +49,7 @@ impl RealTools {
             turn_id: request.turn_id,
             settings: Arc::new(request.settings.clone()),
             tools: ToolSettings {
+                environment: CommandEnvironment::default().policy,
                 shell: "sh".to_owned(),
                 login: LoginShell::No,
                 dangerous: Dangerous::Guarded,

@@ -28,13 +28,6 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 /// How much of each stream is kept or told when the caller does not say.
 const CAP_DEFAULT: usize = 1024 * 1024;
 
-/// What the names of permission profiles stand for.
-const PROFILES: [(&str, &str); 3] = [
-    (":read-only", "read-only"),
-    (":workspace", "workspace-write"),
-    (":danger-full-access", "danger-full-access"),
-];
-
 /// The environment as callers write it: a value, or null to remove.
 type Variables = BTreeMap<String, Option<String>>;
 
@@ -286,11 +279,11 @@ fn command_policy(
             Err(invalid(message.to_owned()))
         }
         (Some(policy), None) => Ok(policy.clone()),
-        (None, Some(profile)) => PROFILES
-            .iter()
-            .find(|(id, _)| *id == profile)
-            .and_then(|(_, mode)| SandboxPolicy::from_mode(mode))
-            .ok_or_else(|| invalid("unknown permission profile".to_owned())),
+        (None, Some(id)) => {
+            let found = cx.shared().options.defaults.permission_profile(id);
+            let profile = found.map_err(ErrorObject::permission_profile)?;
+            Ok(profile.policy())
+        }
         (None, None) => {
             let cwd = cwd.to_string_lossy();
             let wanted = Wanted {

@@ -31,6 +31,9 @@ pub(crate) async fn update(
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(&cx, sandbox)?;
     }
+    if let Some(profile) = settings::profile(&cx, params.permissions.as_deref())? {
+        settings::check_sandbox(&cx, &profile.policy())?;
+    }
     let turn = TurnStartParams {
         cwd: match &params.cwd {
             Some(cwd) => Some(settings::absolute(&cx, cwd)?),
@@ -39,6 +42,7 @@ pub(crate) async fn update(
         approval_policy: params.approval_policy,
         approvals_reviewer: params.approvals_reviewer,
         sandbox_policy: sandbox.cloned(),
+        permissions: params.permissions,
         model: params.model,
         effort: params.effort,
         summary: params.summary,
@@ -47,7 +51,7 @@ pub(crate) async fn update(
         ..TurnStartParams::default()
     };
     let change = |before: &turnlane_runtime::Settings| {
-        // It cannot disagree with itself: it names one sandbox.
+        // It names one sandbox, or one profile that was found above.
         before.after(&turn).unwrap_or_else(|_| before.clone())
     };
     let runtime = &cx.shared().options.runtime;

@@ -76,6 +76,7 @@ fn checked(
     };
     input::check(&params.input)?;
     check_settings(cx, &mut params)?;
+    settings::check_rules(cx, params.cwd.as_deref())?;
     let request = StartRequest {
         how: match params.when_busy {
             None => StartHow::OrSteer,
@@ -104,6 +105,9 @@ pub(crate) fn check_settings(
     }
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(cx, sandbox)?;
+    }
+    if let Some(profile) = settings::profile(cx, params.permissions.as_deref())? {
+        settings::check_sandbox(cx, &profile.policy())?;
     }
     if let Some(cwd) = &params.cwd {
         params.cwd = Some(settings::absolute(cx, cwd)?);

@@ -20,6 +20,7 @@ mod many_threads;
 mod mishaps;
 mod offers;
 mod paging;
+mod permissions;
 mod process_refusals;
 mod process_spawn;
 mod queue;

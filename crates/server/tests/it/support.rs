@@ -54,6 +54,7 @@ impl Defaults for TestDefaults {
             config: wanted.config.cloned().unwrap_or_default(),
             approval_policy: ApprovalPolicy::OnRequest,
             approvals_reviewer: None,
+            permission_profile: None,
             sandbox_policy: SandboxPolicy::DangerFullAccess,
             effort: None,
             summary: None,

@@ -12,7 +12,7 @@ use turnlane::{
     Client, ClientBuilder, ConnectError, Endpoint, Env, ServerKind, SpawnSpec, Supervision, Thread,
 };
 use turnlane_engine::native::provider::KeyFile;
-use turnlane_engine::native::{Native, NativeConfig, NativeOptions, RuleSources};
+use turnlane_engine::native::{Native, NativeConfig, NativeOptions};
 use turnlane_process::ProcessService;
 use turnlane_rpc::auth::Secret;
 use turnlane_server::{Embedded, EmbeddedConfig};
@@ -210,7 +210,6 @@ async fn embedded(home: &TempHome, mock: &MockModel) -> Embedded {
         variables: Arc::new(|_name| None),
         turnlane_home: home.turnlane(),
         codex_home: None,
-        rules: RuleSources::default(),
     });
     let config = EmbeddedConfig::new(Arc::new(native))
         .folder(home.turnlane().join("embedded"))

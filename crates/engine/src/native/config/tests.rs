@@ -49,6 +49,7 @@ fn what_nobody_configured_has_the_contracts_values() {
     assert_eq!(read.documents.markers, [".git"]);
     assert_eq!(read.documents.trust, Trust::Trusted);
     let expected = ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: "/bin/zsh".to_owned(),
         login: LoginShell::No,
         dangerous: Dangerous::Guarded,

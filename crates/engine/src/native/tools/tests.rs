@@ -28,6 +28,7 @@ use crate::cancel::CancelReason;
 use crate::event::Event;
 use crate::hooks::NoHooks;
 use crate::lane_end::{LaneEnd, channel};
+use crate::native::environment::CommandEnvironment;
 use crate::said::{ApprovalSubject, Said};
 
 /// The time of every item.
@@ -323,6 +324,7 @@ fn called(name: &str, arguments: Value, permission: Permission) -> Called {
 
 fn tool_settings() -> ToolSettings {
     ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: "sh".to_owned(),
         login: LoginShell::No,
         dangerous: Dangerous::Guarded,

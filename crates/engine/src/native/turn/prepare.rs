@@ -128,7 +128,7 @@ struct Resources {
 fn resolve(shared: &Shared, settings: &mut TurnSettings) -> Result<Resources, Box<EngineError>> {
     let refused = |error: &provider::Error| Box::new(error.turn_error());
     let current = shared.config.current().map_err(|text| bad_request(&text))?;
-    let rules = rules(shared, &current, &settings.cwd)?;
+    let rules = rules(shared, &current, Some(&settings.cwd))?;
     let warning = rules.network_warning();
     let warning = warning.filter(|_| close_network(&mut settings.sandbox_policy));
     let shell = (shared.variables)("SHELL");
@@ -177,7 +177,9 @@ fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<E
     } = resolve(shared, &mut request.settings)?;
     let author = Author::of(&request);
     let redactor = provider.redactor.clone();
-    let mut warnings = Vec::from_iter(warning);
+    let mut warnings = config.warnings.clone();
+    warnings.extend(warning);
+    shared.told.retain_new(request.thread_id, &mut warnings);
 
     let base = base_text(shared, &config, &request.settings)?;
     let found = documents::read(&places(shared, &config.documents, &request.settings.cwd));

@@ -12,7 +12,7 @@ use turnlane_protocol::policy::{NetworkAccess, SandboxPolicy};
 
 use super::prepare::bad_request;
 use crate::native::Shared;
-use crate::native::config::{NativeConfig, trusted_project};
+use crate::native::config::{NativeConfig, rule_sources, trusted_project};
 use crate::native::rules::{RuleDirectories, RuleSet};
 use crate::outcome::EngineError;
 
@@ -20,13 +20,15 @@ use crate::outcome::EngineError;
 pub(crate) fn rules(
     shared: &Shared,
     config: &NativeConfig,
-    cwd: &str,
+    cwd: Option<&str>,
 ) -> Result<Arc<RuleSet>, Box<EngineError>> {
-    let project = trusted_project(config, cwd);
+    let project = cwd.map(|cwd| trusted_project(config, cwd)).transpose();
     let project = project.map_err(|error| Box::new(error.turn_error()))?;
+    let project = project.unwrap_or_default();
     let homes = [shared.codex_home.as_deref(), Some(&shared.turnlane_home)];
     let homes: Vec<&Path> = homes.into_iter().flatten().collect();
-    let directories = RuleDirectories::new(shared.rule_sources, &homes, &project);
+    let sources = rule_sources(config).map_err(|error| Box::new(error.turn_error()))?;
+    let directories = RuleDirectories::new(sources, &homes, &project);
     let loaded = shared.rules.load(&directories);
     loaded.map_err(|error| bad_request(&error.to_string()))
 }

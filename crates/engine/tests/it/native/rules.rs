@@ -68,7 +68,7 @@ async fn no_turn_starts_with_rules_that_cannot_be_loaded() {
     assert!(bench.mock.requests().is_empty());
     let status = bench.engine.check(&bench.settings()).await;
     assert_eq!(status.reason.as_deref(), Some(text.as_str()));
-    assert_eq!(bench.engine.check_rules(&bench.cwd()), Err(text));
+    assert_eq!(bench.engine.check_rules(Some(&bench.cwd())), Err(text));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
-use turnlane_engine::native::{Native, NativeConfig, NativeOptions, RuleSources};
+use turnlane_engine::native::{Native, NativeConfig, NativeOptions};
 use turnlane_engine::{
     ApprovalRequest, Decided, Engine, Entry, Event, Fenced, Hooks, LaneEnd, NoHooks, OutcomeStatus,
     RuntimeTool, Said, Steer, SteerRefused, Steering, ToolAnswer, ToolCall, TurnKind, TurnOutcome,
@@ -164,7 +164,6 @@ fn engine(config: NativeConfig, home: PathBuf) -> Native {
         }),
         turnlane_home: home,
         codex_home: None,
-        rules: RuleSources::default(),
     })
 }
 

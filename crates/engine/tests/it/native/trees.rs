@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, json};
 use tempfile::TempDir;
-use turnlane_engine::native::{Native, NativeConfig, NativeOptions, RuleSources};
+use turnlane_engine::native::{Native, NativeConfig, NativeOptions};
 use turnlane_engine::{CancelReason, Engine as _};
 use turnlane_process::{ContainmentKind, Options, ProcessService};
 use turnlane_testkit::mock_model::{Item, MockModel, Reply};
@@ -42,7 +42,6 @@ async fn bench(kind: ContainmentKind) -> Option<Bench> {
         variables: Arc::new(|name| (name == "MOCK_KEY").then(|| KEY.to_owned())),
         turnlane_home: home.path().to_owned(),
         codex_home: None,
-        rules: RuleSources::default(),
     });
     Some(Bench {
         mock,

@@ -11,8 +11,7 @@ use std::path::Path;
 
 use turnlane_exec_server::policy;
 use turnlane_process::{
-    Containment, ContainmentKind, EnvPolicy, EnvSpec, Inherit, Io, Sandbox, Spec, Stdin,
-    TerminalSize,
+    Containment, ContainmentKind, EnvSpec, Io, Sandbox, Spec, Stdin, TerminalSize,
 };
 
 use super::command::Command;
@@ -32,7 +31,7 @@ const PLAIN_OUTPUT: [(&str, &str); 4] = [
 /// A command as the process service starts it.
 pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -> Spec {
     let mut spec = Spec::new(&command.argv, &command.cwd);
-    spec.env = environment();
+    spec.env = environment(turn);
     spec.io = match command.stdin {
         SessionInput::Terminal => Io::Pty(TerminalSize::default()),
         SessionInput::Closed => Io::Pipe {
@@ -54,13 +53,10 @@ pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -
     spec
 }
 
-fn environment() -> EnvSpec {
+fn environment(turn: &ToolTurn) -> EnvSpec {
     let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
     EnvSpec {
-        policy: EnvPolicy {
-            inherit: Inherit::All,
-            ..EnvPolicy::default()
-        },
+        policy: turn.tools.environment.clone(),
         vars: PLAIN_OUTPUT.into_iter().map(pair).collect(),
     }
 }

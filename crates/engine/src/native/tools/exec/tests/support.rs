@@ -17,6 +17,7 @@ use turnlane_protocol::item::{CommandExecution, ItemBody, ThreadItem};
 use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
+use crate::native::environment::CommandEnvironment;
 use crate::native::redact::Redactor;
 use crate::native::rules::RuleSet;
 use crate::native::sessions::{InTurn, Sessions};
@@ -72,6 +73,7 @@ impl Thread {
             },
             rules: Arc::default(),
             tools: ToolSettings {
+                environment: CommandEnvironment::default().policy,
                 shell: "/bin/sh".to_owned(),
                 login: LoginShell::No,
                 dangerous: Dangerous::Guarded,
