@@ -15,6 +15,7 @@ use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
 use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
+use turnlane_protocol::policy::BuiltinProfile;
 use turnlane_runtime::{
     AfterInterrupt, CallerRights, Clock, Drain, Runtime, Settings, SystemClock, this_worker,
 };
@@ -316,10 +317,28 @@ impl Defaults for Answers {
             .files
             .current()
             .map_err(|error| format!("{error:#}"))?;
+        let has = |key: &str| wanted.config.is_some_and(|keys| keys.contains_key(key));
+        if has("default_permissions") && has("sandbox_mode") {
+            let text = "`default_permissions` cannot be combined with `sandbox_mode`";
+            return Err(text.to_owned());
+        }
         let config = config.with(wanted.config);
         self.check_named(&wanted, &config)?;
         let settings = defaults::settings(&config, Path::new(wanted.cwd));
         settings.map_err(|error| format!("{error:#}"))
+    }
+
+    fn permission_profile(&self, id: &str) -> Result<BuiltinProfile, String> {
+        let config = self.configured.files.current();
+        let config = config.map_err(|error| format!("{error:#}"))?;
+        defaults::profile(&config.shared, id).map_err(|error| format!("{error:#}"))
+    }
+
+    fn check_rules(&self, cwd: Option<&str>) -> Result<(), String> {
+        if self.engine() != "native" {
+            return Ok(());
+        }
+        self.native.check_rules(cwd)
     }
 
     fn engine(&self) -> String {

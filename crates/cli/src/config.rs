@@ -22,6 +22,7 @@ pub(crate) use exec_server::ExecServerConfig;
 pub(crate) use files::ConfigFiles;
 use section::{Section, Source};
 pub(crate) use server::{OnInterrupt, ServerConfig, Spawn};
+use shared::SandboxKeys;
 
 use crate::home::trust;
 
@@ -29,6 +30,10 @@ use crate::home::trust;
 const FILE: &str = "config.toml";
 /// A longer file is a mistaken path. Codex adds a table per project, so there is room for thousands.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Said where one layer chooses the sandbox twice.
+const SANDBOX_MODE_IGNORED: &str =
+    "`sandbox_mode` is ignored: `default_permissions` is set beside it";
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default)]
@@ -90,24 +95,29 @@ impl Layers {
         if let Some(path) = &self.codex
             && let Some(text) = read(path)?
         {
-            config.apply(&Source::file(path, &text), Whose::Codex)?;
+            config.apply_file(&Source::file(path, &text), Whose::Codex)?;
         }
         if let Some(path) = &self.own
             && let Some(text) = read(path)?
         {
-            config.apply(&Source::file(path, &text), Whose::Ours)?;
+            config.apply_file(&Source::file(path, &text), Whose::Ours)?;
         }
         if let Some(path) = &self.profile {
             let text = read(path)?.with_context(|| {
                 let absent = io::Error::from(Errno::NOENT);
                 format!("cannot read {}: {absent}", path.display())
             })?;
-            config.apply(&Source::file(path, &text), Whose::Codex)?;
+            config.apply_file(&Source::file(path, &text), Whose::Codex)?;
         }
+        let mut chosen = SandboxKeys::default();
         for given in &self.overrides {
             let text = override_as_toml(given)?;
-            config.apply(&Source::flag(given, &text), Whose::Ours)?;
+            chosen = chosen.and(config.apply(&Source::flag(given, &text), Whose::Ours)?);
         }
+        if chosen.profile && chosen.mode {
+            tracing::warn!("{SANDBOX_MODE_IGNORED}");
+        }
+        chosen.settle(&mut config.shared);
         config.shared = shared::with_profile(config.shared)?;
         Ok(config)
     }
@@ -130,6 +140,8 @@ impl Config {
     /// With keys that one thread was started with laid over it; `a.b` names a key of a table.
     pub(crate) fn with(&self, keys: Option<&Map<String, Value>>) -> Self {
         let mut config = self.clone();
+        let has = |key: &str| keys.is_some_and(|keys| keys.contains_key(key));
+        SandboxKeys::of(has).settle(&mut config.shared);
         for (key, value) in keys.into_iter().flatten() {
             let mut parts = key.rsplit('.');
             let last = parts.next().unwrap_or(key);
@@ -146,7 +158,17 @@ impl Config {
         config
     }
 
-    fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
+    /// Lays a whole file over the layers below.
+    fn apply_file(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<()> {
+        let chosen = self.apply(source, whose)?;
+        if chosen.profile && chosen.mode {
+            source.warn(0, SANDBOX_MODE_IGNORED);
+        }
+        chosen.settle(&mut self.shared);
+        Ok(())
+    }
+
+    fn apply(&mut self, source: &Source<'_>, whose: Whose) -> anyhow::Result<SandboxKeys> {
         let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
         for (name, value) in table.get_ref() {
@@ -161,7 +183,7 @@ impl Config {
                 self.apply_own(source, name, at, value.get_ref())?;
             }
         }
-        Ok(())
+        Ok(SandboxKeys::of(|key| table.get_ref().contains_key(key)))
     }
 
     fn apply_own(

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
-use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy, WorkspaceWrite};
+use turnlane_protocol::policy::{ApprovalPolicy, BuiltinProfile, SandboxPolicy, WorkspaceWrite};
 use turnlane_runtime::Settings;
 
 use crate::config::Config;
@@ -24,6 +24,7 @@ pub(crate) fn settings(config: &Config, cwd: &Path) -> anyhow::Result<Settings> 
     let text = |key: &str| shared.get(key).and_then(Value::as_str).map(str::to_owned);
     let summary = text("model_reasoning_summary").map(Value::String);
     let personality = text("personality").map(Value::String);
+    let (sandbox_policy, permission_profile) = sandbox(shared, cwd)?;
     Ok(Settings {
         model: text("model").unwrap_or_else(|| MODEL.to_owned()),
         provider: text("model_provider").unwrap_or_else(|| PROVIDER.to_owned()),
@@ -35,7 +36,8 @@ pub(crate) fn settings(config: &Config, cwd: &Path) -> anyhow::Result<Settings> 
             shared.get("approvals_reviewer").cloned(),
             "approvals_reviewer",
         )?,
-        sandbox_policy: sandbox_policy(shared, cwd)?,
+        sandbox_policy,
+        permission_profile,
         effort: text("model_reasoning_effort"),
         summary: read(summary, "model_reasoning_summary")?,
         personality: read(personality, "personality")?,
@@ -58,11 +60,41 @@ fn approval_policy(shared: &Map<String, Value>) -> anyhow::Result<ApprovalPolicy
     Ok(policy.unwrap_or(ApprovalPolicy::OnRequest))
 }
 
+/// The permission profile with this name.
+pub(crate) fn profile(shared: &Map<String, Value>, id: &str) -> anyhow::Result<BuiltinProfile> {
+    let tables = shared.get("permissions").and_then(Value::as_object);
+    Ok(BuiltinProfile::resolve(id, tables)?)
+}
+
+/// The configured sandbox, and the id of its profile where it comes from one.
+///
+/// Where nothing is configured, the trust in `cwd` chooses the profile.
+fn sandbox(
+    shared: &Map<String, Value>,
+    cwd: &Path,
+) -> anyhow::Result<(SandboxPolicy, Option<String>)> {
+    let policy = sandbox_policy(shared, cwd)?;
+    if let Some(id) = shared.get("default_permissions").and_then(Value::as_str) {
+        return Ok((policy, Some(id.to_owned())));
+    }
+    if shared.contains_key("sandbox_mode") {
+        return Ok((policy, None));
+    }
+    let mut profiles = BuiltinProfile::ALL.into_iter();
+    let same = profiles.find(|profile| profile.policy() == policy);
+    Ok((policy, same.map(|profile| profile.id().to_owned())))
+}
+
 /// The configured sandbox; where nothing is said, what the trust in `cwd` gives.
+///
+/// The layers of the configuration leave one of `default_permissions` and `sandbox_mode`.
 pub(crate) fn sandbox_policy(
     shared: &Map<String, Value>,
     cwd: &Path,
 ) -> anyhow::Result<SandboxPolicy> {
+    if let Some(id) = shared.get("default_permissions").and_then(Value::as_str) {
+        return Ok(profile(shared, id)?.policy());
+    }
     let word = shared.get("sandbox_mode").and_then(Value::as_str);
     let word = word.unwrap_or_else(|| match trust(shared, cwd) {
         Trust::Trusted => "workspace-write",

@@ -41,6 +41,7 @@
 //! #             config: Default::default(),
 //! #             approval_policy: ApprovalPolicy::Never,
 //! #             sandbox_policy: SandboxPolicy::DangerFullAccess,
+//! #             requires_sandbox: false,
 //! #             effort: None,
 //! #             summary: None,
 //! #             service_tier: None,

@@ -13,6 +13,7 @@ mod actions;
 mod config;
 mod danger;
 pub mod documents;
+pub(crate) mod environment;
 pub mod failure;
 pub mod history;
 mod http;
@@ -24,9 +25,11 @@ pub mod provider;
 pub mod redact;
 pub mod request;
 pub mod retry;
+mod rules;
 pub(crate) mod sessions;
 pub mod sse;
 pub mod stream;
+mod told;
 pub(crate) mod tools;
 mod turn;
 pub(crate) mod words;
@@ -40,7 +43,9 @@ use turnlane_protocol::method::EngineStatus;
 
 pub use self::config::{ConfigSource, NativeConfig};
 use self::model::Models;
+use self::rules::RuleCache;
 use self::sessions::Sessions;
+use self::told::ToldWarnings;
 use crate::control::TurnControl;
 use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, UsageKind};
 use crate::outcome::TurnOutcome;
@@ -84,6 +89,8 @@ pub(crate) struct Shared {
     variables: Variables,
     turnlane_home: PathBuf,
     codex_home: Option<PathBuf>,
+    rules: RuleCache,
+    told: ToldWarnings,
     models: Models,
     sessions: Sessions,
 }
@@ -98,12 +105,25 @@ impl Native {
             variables: options.variables,
             turnlane_home: options.turnlane_home,
             codex_home: options.codex_home,
+            rules: RuleCache::default(),
+            told: ToldWarnings::default(),
             models: Models::new(),
             sessions: Sessions::default(),
         };
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Loads the rules about commands that hold in this directory; without one, those that hold
+    /// everywhere. An error is the text that a turn there would fail with. Reads the disk.
+    pub fn check_rules(&self, cwd: Option<&str>) -> Result<(), String> {
+        // A configuration that cannot be read is told by the turn itself.
+        let Ok(config) = self.shared.config.current() else {
+            return Ok(());
+        };
+        let loaded = turn::rules(&self.shared, &config, cwd);
+        loaded.map(drop).map_err(|error| error.message)
     }
 
     /// The files of instructions that a turn in this directory is given, the widest first; none while

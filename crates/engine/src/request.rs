@@ -92,6 +92,9 @@ pub struct TurnSettings {
     pub approval_policy: ApprovalPolicy,
     /// Where commands may write.
     pub sandbox_policy: SandboxPolicy,
+    /// No command of this turn leaves its sandbox, whatever a rule says: its caller may run nothing
+    /// unconfined.
+    pub requires_sandbox: bool,
     /// How hard the model thinks.
     pub effort: Option<String>,
     /// How much of its reasoning it sums up.

@@ -344,6 +344,8 @@ reasons! {
     SpawnFailed = "spawnFailed",
     /// The sandbox policy cannot be enforced on this machine.
     SandboxUnavailable = "sandboxUnavailable",
+    /// The rules about commands cannot be loaded.
+    BadRules = "badRules",
     /// Too many unanswered requests.
     Overloaded = "overloaded",
     /// The store cannot grow.

@@ -7,11 +7,13 @@
 //! Enforcing a policy belongs to the process service, deciding an approval to the runtime.
 
 mod approval;
+mod profile;
 mod sandbox;
 
 pub use approval::{ApprovalPolicy, ApprovalsReviewer, GranularApproval};
 #[cfg(feature = "schema")]
 pub use approval::{ApprovalPolicyChoice, FormerApprovalPolicy};
+pub use profile::{BuiltinProfile, ProfileError};
 pub use sandbox::{NetworkAccess, SandboxDisagreement, SandboxPolicy, WorkspaceWrite};
 #[cfg(feature = "schema")]
 pub use sandbox::{SandboxChoice, SandboxMode};

@@ -58,6 +58,7 @@
 //!     config: Default::default(),
 //!     approval_policy: ApprovalPolicy::Never,
 //!     approvals_reviewer: None,
+//!     permission_profile: None,
 //!     sandbox_policy: SandboxPolicy::DangerFullAccess,
 //!     effort: None,
 //!     summary: None,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnlane_engine::TurnSettings;
 use turnlane_protocol::method::{Personality, ReasoningSummary, TurnStartParams};
-use turnlane_protocol::policy::{ApprovalPolicy, ApprovalsReviewer, SandboxPolicy};
+use turnlane_protocol::policy::{ApprovalPolicy, ApprovalsReviewer, BuiltinProfile, SandboxPolicy};
 use turnlane_protocol::thread::ThreadEnvironment;
 
 /// What a thread's turns are run with.
@@ -37,6 +37,9 @@ pub struct Settings {
     pub approvals_reviewer: Option<ApprovalsReviewer>,
     /// Where commands may write.
     pub sandbox_policy: SandboxPolicy,
+    /// The id of the permission profile that the sandbox came from; none: it was chosen by itself.
+    #[serde(default)]
+    pub permission_profile: Option<String>,
     /// How hard the model thinks.
     #[serde(default)]
     pub effort: Option<String>,
@@ -58,10 +61,22 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings after a turn with these params; an error when its two names for the sandbox
-    /// disagree.
+    /// The settings after a turn with these params; an error when its names for the sandbox disagree,
+    /// or when a permission profile is not one of the built-in ones.
     pub fn after(&self, params: &TurnStartParams) -> Result<Self, String> {
         let sandbox = params.chosen_sandbox().map_err(|error| error.to_string())?;
+        let (sandbox_policy, permission_profile) = match (&params.permissions, sandbox) {
+            (None, None) => (self.sandbox_policy.clone(), self.permission_profile.clone()),
+            (None, Some(sandbox)) => (sandbox.clone(), None),
+            (Some(id), None) => {
+                let profile = BuiltinProfile::resolve(id, None);
+                let profile = profile.map_err(|error| error.to_string())?;
+                (profile.policy(), Some(profile.id().to_owned()))
+            }
+            (Some(_), Some(_)) => {
+                return Err("`permissions` cannot be combined with `sandboxPolicy`".to_owned());
+            }
+        };
         let or = |new: &Option<String>, old: &Option<String>| new.clone().or_else(|| old.clone());
         Ok(Self {
             model: params.model.clone().unwrap_or_else(|| self.model.clone()),
@@ -72,7 +87,8 @@ impl Settings {
                 .unwrap_or_else(|| self.runtime_workspace_roots.clone()),
             approval_policy: params.approval_policy.unwrap_or(self.approval_policy),
             approvals_reviewer: params.approvals_reviewer.or(self.approvals_reviewer),
-            sandbox_policy: sandbox.unwrap_or(&self.sandbox_policy).clone(),
+            sandbox_policy,
+            permission_profile,
             effort: or(&params.effort, &self.effort),
             summary: params.summary.or(self.summary),
             personality: params.personality.or(self.personality),
@@ -96,6 +112,7 @@ impl Settings {
             config: self.config,
             approval_policy: self.approval_policy,
             sandbox_policy: self.sandbox_policy,
+            requires_sandbox: params.requires_sandbox(),
             effort: self.effort,
             summary: self.summary,
             service_tier: params.service_tier_for_turn.clone().or(self.service_tier),

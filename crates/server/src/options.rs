@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use turnlane_process::ProcessService;
 use turnlane_protocol::ids::WorkerId;
+use turnlane_protocol::policy::BuiltinProfile;
 use turnlane_rpc::listen::PeerFilter;
 use turnlane_runtime::store::queue::Policies;
 use turnlane_runtime::{AfterInterrupt, Clock, Handle, Settings};
@@ -94,6 +95,18 @@ pub trait Defaults: Send + Sync + 'static {
     /// The settings of a new thread, by configuration and the trust in its directory. An error is
     /// a text for the caller, whose keys do not fit.
     fn settings(&self, wanted: Wanted<'_>) -> Result<Settings, String>;
+
+    /// The permission profile with this name. An error is a text for the caller.
+    fn permission_profile(&self, id: &str) -> Result<BuiltinProfile, String> {
+        BuiltinProfile::resolve(id, None).map_err(|error| error.to_string())
+    }
+
+    /// Loads the rules about commands that hold in this directory; without one, those that hold
+    /// everywhere. An error is the text that a turn would fail with. Reads the disk.
+    fn check_rules(&self, cwd: Option<&str>) -> Result<(), String> {
+        let _ = cwd;
+        Ok(())
+    }
 
     /// The engine of a thread whose caller named none.
     fn engine(&self) -> String;

@@ -3,31 +3,18 @@
 //! The invariant here: flat members win over `config`, `config` over the configuration, and what is
 //! answered are the values in effect. Whatever cannot be meant as it was said is refused.
 
+use serde_json::{Value, json};
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::method::{
     CollaborationMode, CollaborationSettings, ModeKind, Overrides, ThreadSettings,
 };
-use turnlane_protocol::policy::SandboxPolicy;
+use turnlane_protocol::policy::{BuiltinProfile, SandboxPolicy};
 use turnlane_runtime::Settings;
 
 use crate::connection::Connection;
 use crate::errors;
 use crate::options::{PeerKind, Wanted};
 use crate::rights;
-
-/// The built-in permission profiles, each with its mode.
-const PROFILES: [(&str, &str); 3] = [
-    (":read-only", "read-only"),
-    (":workspace", "workspace-write"),
-    (":danger-full-access", "danger-full-access"),
-];
-
-/// The policy that the name of a permission profile stands for.
-pub(crate) fn policy_of_profile(name: &str) -> Result<SandboxPolicy, ErrorObject> {
-    let mode = PROFILES.iter().find(|(id, _)| *id == name);
-    let policy = mode.and_then(|(_, mode)| SandboxPolicy::from_mode(mode));
-    policy.ok_or_else(|| ErrorObject::unknown_profile(name))
-}
 
 /// The settings of a new thread.
 pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Settings, ErrorObject> {
@@ -60,6 +47,12 @@ pub(crate) fn after(
 ) -> Result<Settings, ErrorObject> {
     check(over)?;
     let mut settings = before.clone();
+    if let Some(cwd) = &over.cwd {
+        settings.cwd = absolute(cx, cwd)?;
+        if settings.runtime_workspace_roots == [before.cwd.clone()] {
+            settings.runtime_workspace_roots = vec![settings.cwd.clone()];
+        }
+    }
     apply_config(cx, &mut settings, over)?;
     apply(cx, &mut settings, over)?;
     Ok(settings)
@@ -81,13 +74,14 @@ fn apply_config(
             .keys()
             .any(|name| name == key || name.starts_with(&inner))
     };
-    let sandbox = names("sandbox_mode") || names("sandbox_workspace_write");
+    let sandbox =
+        names("sandbox_mode") || names("sandbox_workspace_write") || names("default_permissions");
     let (approval, reviewer) = (names("approval_policy"), names("approvals_reviewer"));
     if !(sandbox || approval || reviewer) {
         return Ok(());
     }
     let wanted = Wanted {
-        cwd: over.cwd.as_deref().unwrap_or(&settings.cwd),
+        cwd: &settings.cwd,
         config: Some(config),
         provider: None,
         model: None,
@@ -96,6 +90,7 @@ fn apply_config(
     let configured = defaults.settings(wanted).map_err(errors::invalid)?;
     if sandbox {
         settings.sandbox_policy = configured.sandbox_policy;
+        settings.permission_profile = configured.permission_profile;
     }
     if approval {
         settings.approval_policy = configured.approval_policy;
@@ -113,6 +108,22 @@ fn check(over: &Overrides) -> Result<(), ErrorObject> {
         return Err(ErrorObject::permissions_with("sandbox"));
     }
     Ok(())
+}
+
+/// The permission profile that a caller names, where there is one with this name.
+pub(crate) fn profile(
+    cx: &Connection,
+    permissions: Option<&str>,
+) -> Result<Option<BuiltinProfile>, ErrorObject> {
+    let find = |id| cx.shared().options.defaults.permission_profile(id);
+    let found = permissions.map(find).transpose();
+    found.map_err(ErrorObject::permission_profile)
+}
+
+/// Refuses what would not start a turn because of the rules about commands.
+pub(crate) fn check_rules(cx: &Connection, cwd: Option<&str>) -> Result<(), ErrorObject> {
+    let checked = cx.shared().options.defaults.check_rules(cwd);
+    checked.map_err(ErrorObject::bad_rules)
 }
 
 fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(), ErrorObject> {
@@ -144,9 +155,11 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
     // Checked before: the two names do not disagree.
     if let Ok(Some(sandbox)) = over.chosen_sandbox() {
         settings.sandbox_policy = sandbox.clone();
+        settings.permission_profile = None;
     }
-    if let Some(profile) = &over.permissions {
-        settings.sandbox_policy = policy_of_profile(profile)?;
+    if let Some(profile) = profile(cx, over.permissions.as_deref())? {
+        settings.sandbox_policy = profile.policy();
+        settings.permission_profile = Some(profile.id().to_owned());
     }
     if let Some(config) = &over.config {
         let more = config
@@ -198,7 +211,7 @@ pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
         approval_policy: settings.approval_policy,
         approvals_reviewer: settings.approvals_reviewer.unwrap_or_default(),
         sandbox_policy: settings.sandbox_policy.clone(),
-        active_permission_profile: None,
+        active_permission_profile: active_profile(settings),
         model: settings.model.clone(),
         model_provider: settings.provider.clone(),
         service_tier: settings.service_tier.clone(),
@@ -209,6 +222,12 @@ pub(crate) fn shown(settings: &Settings) -> ThreadSettings {
         personality: settings.personality,
         disabled_plugin_ids: Vec::new(),
     }
+}
+
+/// The profile in use as clients are shown it; null where the sandbox was chosen by itself.
+pub(crate) fn active_profile(settings: &Settings) -> Option<Value> {
+    let id = settings.permission_profile.as_ref()?;
+    Some(json!({"id": id, "extends": null}))
 }
 
 /// The one way of working together that we have.

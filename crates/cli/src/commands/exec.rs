@@ -15,6 +15,7 @@ mod drive;
 mod human;
 mod items;
 mod last_message;
+mod local;
 mod lookup;
 mod output;
 mod prompt;

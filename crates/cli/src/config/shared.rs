@@ -23,10 +23,11 @@ enum Kind {
 }
 
 /// Every key of the shared configuration, sorted.
-const KEYS: [(&str, Kind); 31] = [
+const KEYS: [(&str, Kind); 34] = [
     ("agents", Kind::Any),
     ("approval_policy", Kind::Any),
     ("compact_prompt", Kind::Text),
+    ("default_permissions", Kind::Text),
     ("features", Kind::Table),
     ("hooks", Kind::Any),
     ("mcp_servers", Kind::Table),
@@ -41,6 +42,8 @@ const KEYS: [(&str, Kind); 31] = [
     ("model_verbosity", Kind::Text),
     ("native", Kind::Table),
     ("openai_base_url", Kind::Text),
+    ("oss_provider", Kind::Text),
+    ("permissions", Kind::Table),
     ("personality", Kind::Text),
     ("profile", Kind::Text),
     ("profiles", Kind::Table),
@@ -155,10 +158,48 @@ pub(super) fn with_profile(mut shared: Map<String, Value>) -> anyhow::Result<Map
     let Some(Value::Object(profile)) = profile else {
         anyhow::bail!("profile: there is no table `profiles.{chosen}`");
     };
+    let chosen = SandboxKeys::of(|key| profile.contains_key(key));
     for (key, value) in profile {
         merge(&mut shared, key, value.clone());
     }
+    chosen.settle(&mut shared);
     Ok(shared)
+}
+
+/// The keys of one layer that choose the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SandboxKeys {
+    /// `default_permissions`.
+    pub(super) profile: bool,
+    /// `sandbox_mode`.
+    pub(super) mode: bool,
+}
+
+impl SandboxKeys {
+    /// The keys that a layer has.
+    pub(super) fn of(has: impl Fn(&str) -> bool) -> Self {
+        Self {
+            profile: has("default_permissions"),
+            mode: has("sandbox_mode"),
+        }
+    }
+
+    /// The keys of two parts of one layer.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            profile: self.profile || other.profile,
+            mode: self.mode || other.mode,
+        }
+    }
+
+    /// Removes the key that this layer overrides: of both in one layer the profile wins.
+    pub(super) fn settle(self, shared: &mut Map<String, Value>) {
+        if self.profile {
+            shared.remove("sandbox_mode");
+        } else if self.mode {
+            shared.remove("default_permissions");
+        }
+    }
 }
 
 pub(super) fn json(value: &DeValue<'_>) -> Value {

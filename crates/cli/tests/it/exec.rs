@@ -9,6 +9,7 @@ mod lines;
 mod others;
 mod people;
 mod refused;
+mod rights;
 mod signals;
 mod threads;
 mod visible;

@@ -6,7 +6,7 @@
 //! Which file wins over which is decided by the [`ConfigSource`]; providers have their own module.
 
 mod lay;
-mod table;
+pub(in crate::native) mod table;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,11 @@ use serde_json::{Map, Value};
 use turnlane_protocol::method::ReasoningSummary;
 
 use self::table::Table;
-use super::documents::Trust;
+use super::documents::{Trust, project_directories};
+use super::environment::CommandEnvironment;
 use super::history::WINDOW_DEFAULT;
 use super::provider::{self, KeyFile, Provider};
+use super::rules::RuleSources;
 use super::tools::{
     APPLY_PATCH, Dangerous, EXEC_COMMAND, LoginShell, Pictures, ToolSettings, UPDATE_PLAN,
     VIEW_IMAGE, WRITE_STDIN,
@@ -84,6 +86,8 @@ pub(crate) struct TurnConfig {
     pub(crate) documents: DocumentSettings,
     pub(crate) rounds_max: u32,
     pub(crate) tools: ToolSettings,
+    /// Keys without effect, in words.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What is configured about documents.
@@ -106,8 +110,15 @@ impl TurnConfig {
         let provider = Provider::read(&settings.provider, &joined, &config.native)?;
         let shared = Table::top(&joined);
         let native = Table::named("native", &config.native);
+        // Checked here, behind everything that may change the address: a thread's own keys too.
+        if native.flag("local_only")? == Some(true) && !provider.base_url.is_local() {
+            let problem = "is set, and the provider's address is not a loopback address";
+            return Err(native.wrong("local_only", problem));
+        }
         let summary = shared.word("model_reasoning_summary", &SUMMARIES)?;
-        let tools = tools(&shared, &native, &provider, shell)?;
+        let mut tools = tools(&shared, &native, &provider, shell)?;
+        let environment = CommandEnvironment::read(&config.shared, &settings.config)?;
+        tools.environment = environment.policy;
         Ok(Self {
             window: shared
                 .at_least_one("model_context_window")?
@@ -128,6 +139,7 @@ impl TurnConfig {
             instructions_file: shared.text("model_instructions_file")?.map(PathBuf::from),
             documents: documents(&shared, &settings.cwd)?,
             rounds_max: native.count("max_rounds")?.unwrap_or(ROUNDS_DEFAULT),
+            warnings: environment.warnings,
             tools,
             provider,
         })
@@ -152,6 +164,7 @@ fn tools(
     let parallel = native.count("max_parallel_tools")?;
     let parallel = parallel.and_then(|most| usize::try_from(most).ok());
     Ok(ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: chosen_shell(native, shell)?,
         login: if login {
             LoginShell::Yes
@@ -221,6 +234,41 @@ pub(crate) fn documents_of(
     cwd: &str,
 ) -> Result<DocumentSettings, provider::Error> {
     documents(&Table::top(&config.shared), cwd)
+}
+
+/// The rule files that count: `native.rules`, which only the user's own file and flags have.
+pub(crate) fn rule_sources(config: &NativeConfig) -> Result<RuleSources, provider::Error> {
+    let words = [
+        ("all", RuleSources::All),
+        ("system", RuleSources::SystemOnly),
+    ];
+    let native = Table::named("native", &config.native);
+    Ok(native.word("rules", &words)?.unwrap_or_default())
+}
+
+/// The directories of the project around `cwd` where the user's configuration trusts it by name;
+/// without a thread's own keys, so that no client can trust a project in the user's place.
+pub(crate) fn trusted_project(
+    config: &NativeConfig,
+    cwd: &str,
+) -> Result<Vec<PathBuf>, provider::Error> {
+    let shared = Table::top(&config.shared);
+    let markers = shared.texts("project_root_markers")?;
+    let markers = markers.unwrap_or_else(|| vec![".git".to_owned()]);
+    let directories = project_directories(Path::new(cwd), &markers);
+    let projects = shared.table("projects")?;
+    let level = |directory: &Path| {
+        let project = projects.and_then(|all| all.get(directory.to_str()?));
+        project.and_then(|project| project.get("trust_level")?.as_str())
+    };
+    // The nearest directory that the configuration names decides, as for a new thread's sandbox.
+    let real = Path::new(cwd).canonicalize().ok();
+    let places = [Some(PathBuf::from(cwd)), real, directories.first().cloned()];
+    let named = places.iter().flatten().find_map(|place| level(place));
+    Ok(match named {
+        Some("trusted") => directories,
+        Some(_) | None => Vec::new(),
+    })
 }
 
 fn documents(shared: &Table<'_>, cwd: &str) -> Result<DocumentSettings, provider::Error> {

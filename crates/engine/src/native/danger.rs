@@ -6,7 +6,7 @@
 //!
 //! What is done about a dangerous command is said by `policy`.
 
-mod wrappers;
+pub(in crate::native) mod wrappers;
 
 #[cfg(test)]
 mod tests;

@@ -174,11 +174,16 @@ fn project_folders(places: &Places) -> Vec<PathBuf> {
     if places.trust == Trust::Untrusted || places.bytes_max == 0 {
         return vec![];
     }
+    project_directories(&places.cwd, &places.markers)
+}
+
+/// The directories from the project's root down to `cwd`; only `cwd` where nothing marks a root.
+pub(crate) fn project_directories(cwd: &Path, markers: &[String]) -> Vec<PathBuf> {
     let marked = |folder: &Path| {
-        let mut markers = places.markers.iter().filter(|marker| !marker.is_empty());
+        let mut markers = markers.iter().filter(|marker| !marker.is_empty());
         markers.any(|marker| folder.join(marker).symlink_metadata().is_ok())
     };
-    let upwards: Vec<&Path> = places.cwd.ancestors().collect();
+    let upwards: Vec<&Path> = cwd.ancestors().collect();
     let root = upwards.iter().position(|folder| marked(folder));
     let below = upwards.into_iter().take(root.unwrap_or(0) + 1);
     let mut folders: Vec<PathBuf> = below.map(Path::to_owned).collect();

@@ -81,6 +81,19 @@ pub(crate) fn for_command(approval: ApprovalPolicy, facts: CommandFacts) -> Stan
     ordinary.max(danger).max(escalation)
 }
 
+/// What becomes of a command that a rule asks about.
+pub(crate) fn for_prompt(approval: ApprovalPolicy) -> Stance {
+    asked(approval, Flag::Rules)
+}
+
+/// What becomes of a command that a rule allows inside the sandbox.
+pub(crate) fn for_allowed(approval: ApprovalPolicy, escalated: Escalation) -> Stance {
+    match escalated {
+        Escalation::Confined => Stance::Run,
+        Escalation::Escalated => asked(approval, Flag::SandboxApproval),
+    }
+}
+
 /// What is done when the sandbox denied a command something.
 pub(crate) fn after_denial(approval: ApprovalPolicy) -> Denied {
     match approval {

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use turnlane_process::ProcessService;
+use turnlane_process::{EnvPolicy, ProcessService};
 use turnlane_protocol::ids::{ItemId, TurnId};
 
 pub(crate) use slots::{Slot, Slots};
@@ -30,6 +30,7 @@ use crate::cancel::CancelToken;
 use crate::control::Ask;
 use crate::native::history::Image;
 use crate::native::redact::Redactor;
+use crate::native::rules::RuleSet;
 use crate::native::sessions::ThreadSessions;
 use crate::request::TurnSettings;
 use crate::said::{ApprovalRequest, Decided, Fenced};
@@ -69,6 +70,8 @@ pub(crate) struct ToolTurn {
     pub(crate) sink: Sink,
     pub(crate) ask: Ask,
     pub(crate) cancel: CancelToken,
+    /// The rules about commands.
+    pub(crate) rules: Arc<RuleSet>,
     /// Everything a tool emits or answers has passed it.
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) service: ProcessService,
@@ -82,6 +85,8 @@ pub(crate) struct ToolTurn {
 /// What is configured about tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToolSettings {
+    /// The variables of commands.
+    pub(crate) environment: EnvPolicy,
     /// The shell that runs commands.
     pub(crate) shell: String,
     /// Whether it is a login shell when the model does not say.

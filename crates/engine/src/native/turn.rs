@@ -19,6 +19,7 @@ mod ending;
 mod listen;
 mod prepare;
 mod rounds;
+mod rules;
 
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ use crate::sink::Sink;
 use crate::steer::SteerReceiver;
 
 pub(crate) use prepare::{Setup, check, places};
+pub(crate) use rules::rules;
 
 /// Why a turn does not go on.
 #[derive(Debug)]
@@ -151,6 +153,7 @@ impl Turn {
             sink: sink.clone(),
             ask: control.ask.stopped_by(stopped.clone()),
             cancel: stopped,
+            rules: Arc::clone(&setup.rules),
             redactor: Arc::new(setup.provider.redactor.clone()),
             service: shared.service.clone(),
             sessions: Arc::clone(sessions),

@@ -14,6 +14,7 @@ use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use super::Clock;
 use super::play::Stop;
 use crate::control::TurnControl;
+use crate::native::environment::CommandEnvironment;
 use crate::native::redact::Redactor;
 use crate::native::sessions::{InTurn, Sessions};
 use crate::native::tools::{
@@ -49,6 +50,7 @@ impl RealTools {
             turn_id: request.turn_id,
             settings: Arc::new(request.settings.clone()),
             tools: ToolSettings {
+                environment: CommandEnvironment::default().policy,
                 shell: "sh".to_owned(),
                 login: LoginShell::No,
                 dangerous: Dangerous::Guarded,
@@ -60,6 +62,8 @@ impl RealTools {
             sink: sink.clone(),
             ask: control.ask.clone(),
             cancel: control.cancel.clone(),
+            // A script is its author's own; rules are about what a model calls.
+            rules: Arc::default(),
             // No provider, no keys.
             redactor: Arc::new(Redactor::default()),
             service: processes.service.clone(),

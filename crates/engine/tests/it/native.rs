@@ -8,6 +8,7 @@ mod hooked;
 mod instructions;
 mod interrupts;
 mod moods;
+mod rules;
 mod sessions;
 mod steers;
 mod support;

@@ -63,6 +63,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
             config: Map::new(),
             approval_policy: ApprovalPolicy::OnRequest,
             sandbox_policy: SandboxPolicy::DangerFullAccess,
+            requires_sandbox: false,
             effort: None,
             summary: None,
             service_tier: None,

@@ -176,6 +176,17 @@ impl ErrorObject {
         refused(Reason::InvalidParams, message)
     }
 
+    /// A permission profile that cannot be used; `why` is the text of a
+    /// [`ProfileError`](crate::policy::ProfileError).
+    pub fn permission_profile(why: impl Into<String>) -> Self {
+        refused(Reason::InvalidParams, why)
+    }
+
+    /// Rules about commands that cannot be loaded; no turn starts.
+    pub fn bad_rules(why: impl Into<String>) -> Self {
+        refused(Reason::BadRules, why)
+    }
+
     /// A sandbox that this machine cannot enforce.
     pub fn sandbox_unavailable(why: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, Reason::SandboxUnavailable, why)

@@ -74,12 +74,17 @@ impl Overrides {
 
     /// These settings, and `fallback` where they are silent.
     ///
-    /// The two members for the sandbox go together: a sandbox chosen here under either name hides
-    /// the fallback's under both, so that they cannot disagree by accident.
+    /// The members for the sandbox go together: a sandbox or a profile chosen here hides the
+    /// fallback's under every name, so that they cannot disagree by accident.
     #[must_use]
     pub fn or(self, fallback: Self) -> Self {
-        let (sandbox, sandbox_policy) = match (self.sandbox, self.sandbox_policy) {
-            (None, None) => (fallback.sandbox, fallback.sandbox_policy),
+        let chosen = (self.sandbox, self.sandbox_policy, self.permissions);
+        let (sandbox, sandbox_policy, permissions) = match chosen {
+            (None, None, None) => (
+                fallback.sandbox,
+                fallback.sandbox_policy,
+                fallback.permissions,
+            ),
             chosen => chosen,
         };
         Self {
@@ -90,7 +95,7 @@ impl Overrides {
             approvals_reviewer: self.approvals_reviewer.or(fallback.approvals_reviewer),
             sandbox,
             sandbox_policy,
-            permissions: self.permissions.or(fallback.permissions),
+            permissions,
             config: self.config.or(fallback.config),
             base_instructions: self.base_instructions.or(fallback.base_instructions),
             developer_instructions: self

@@ -208,6 +208,7 @@ pub(crate) fn settings() -> Settings {
         config: serde_json::Map::new(),
         approval_policy: ApprovalPolicy::OnRequest,
         approvals_reviewer: None,
+        permission_profile: None,
         sandbox_policy: SandboxPolicy::DangerFullAccess,
         effort: None,
         summary: None,

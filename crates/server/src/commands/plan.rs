@@ -278,7 +278,11 @@ fn command_policy(
             Err(invalid(message.to_owned()))
         }
         (Some(policy), None) => Ok(policy.clone()),
-        (None, Some(profile)) => settings::policy_of_profile(profile),
+        (None, Some(id)) => {
+            let found = cx.shared().options.defaults.permission_profile(id);
+            let profile = found.map_err(ErrorObject::permission_profile)?;
+            Ok(profile.policy())
+        }
         (None, None) => {
             let cwd = cwd.to_string_lossy();
             let wanted = Wanted {

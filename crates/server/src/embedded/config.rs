@@ -44,6 +44,7 @@ impl EmbeddedConfig {
                 config: Map::new(),
                 approval_policy: ApprovalPolicy::OnRequest,
                 approvals_reviewer: None,
+                permission_profile: None,
                 sandbox_policy: SandboxPolicy::ReadOnly {
                     network_access: false,
                 },

@@ -46,6 +46,9 @@ pub(crate) async fn fork(
     }
     let settings = settings::after(&cx, &view::settings(&source)?, &params.overrides)?;
     settings::check_sandbox(&cx, &settings.sandbox_policy)?;
+    if source.engine == thread_start::NATIVE {
+        settings::check_rules(&cx, Some(&settings.cwd))?;
+    }
     let before: ThreadFacts = view::read(&source.facts, "facts")?;
     let facts = ThreadFacts {
         session_id: Some(before.session_id.unwrap_or(from)),

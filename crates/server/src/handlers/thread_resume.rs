@@ -48,7 +48,12 @@ pub(crate) async fn resume(
     if row.archived {
         return Err(ErrorObject::archived(&thread.to_string()));
     }
-    override_settings(&cx, &about, &params.effective_overrides()).await?;
+    let over = params.effective_overrides();
+    if row.engine == thread_start::NATIVE {
+        let stored = view::settings(&row)?.cwd;
+        settings::check_rules(&cx, Some(over.cwd.as_ref().unwrap_or(&stored)))?;
+    }
+    override_settings(&cx, &about, &over).await?;
     let since = match (params.since_seq, &params.epoch) {
         (Some(seq), Some(epoch)) => Some(Since {
             epoch: epoch.clone(),

@@ -29,11 +29,11 @@ pub(crate) async fn update(
     if let (Some(_), Some(_)) = (&params.permissions, sandbox) {
         return Err(ErrorObject::permissions_with("sandboxPolicy"));
     }
-    let profile = params.permissions.as_deref();
-    let profile = profile.map(settings::policy_of_profile).transpose()?;
-    let sandbox = sandbox.or(profile.as_ref());
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(&cx, sandbox)?;
+    }
+    if let Some(profile) = settings::profile(&cx, params.permissions.as_deref())? {
+        settings::check_sandbox(&cx, &profile.policy())?;
     }
     let turn = TurnStartParams {
         cwd: match &params.cwd {
@@ -43,6 +43,7 @@ pub(crate) async fn update(
         approval_policy: params.approval_policy,
         approvals_reviewer: params.approvals_reviewer,
         sandbox_policy: sandbox.cloned(),
+        permissions: params.permissions,
         model: params.model,
         effort: params.effort,
         summary: params.summary,
@@ -55,7 +56,7 @@ pub(crate) async fn update(
             let checked = rights::check(&cx, &after.sandbox_policy);
             checked.is_ok()
         };
-        // It cannot disagree with itself: it names one sandbox.
+        // It names one sandbox, or one profile that was found above.
         let after = before.after(&turn).ok();
         after.filter(may_run).unwrap_or_else(|| before.clone())
     };

@@ -23,6 +23,9 @@ use crate::settings;
 use crate::subscriptions::{Join, join};
 use crate::view::{self, ThreadFacts};
 
+/// The engine that obeys rules about commands.
+pub(crate) const NATIVE: &str = "native";
+
 /// `thread/start`
 pub(crate) async fn start(
     cx: Arc<Connection>,
@@ -39,6 +42,9 @@ pub(crate) async fn start(
     }
     let settings = settings::of_new_thread(&cx, &params.overrides)?;
     settings::check_sandbox(&cx, &settings.sandbox_policy)?;
+    if engine == NATIVE {
+        settings::check_rules(&cx, Some(&settings.cwd))?;
+    }
     let facts = ThreadFacts {
         git_info: git::info(&settings.cwd).await,
         originator: cx.client_name().map(str::to_owned),
@@ -108,6 +114,7 @@ pub(crate) async fn answer(
     let instruction_sources = sources.await.unwrap_or_default();
     let runtime = &cx.shared().options.runtime;
     let engine_status = runtime.engine_status(&row.engine, &settings).await;
+    let active_permission_profile = settings::active_profile(&settings);
     Ok(StartAnswer {
         thread,
         model: settings.model,
@@ -120,7 +127,7 @@ pub(crate) async fn answer(
         reasoning_effort: settings.effort,
         instruction_sources,
         runtime_workspace_roots: settings.runtime_workspace_roots,
-        active_permission_profile: None,
+        active_permission_profile,
         disabled_plugin_ids: Vec::new(),
         multi_agent_mode: Some(MULTI_AGENT_MODE.into()),
         existing: None,

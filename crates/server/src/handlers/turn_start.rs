@@ -80,6 +80,7 @@ fn checked(
     };
     input::check(&params.input)?;
     check_settings(cx, &mut params)?;
+    settings::check_rules(cx, params.cwd.as_deref())?;
     let request = StartRequest {
         how: match params.when_busy {
             None => StartHow::OrSteer,
@@ -109,10 +110,8 @@ pub(crate) fn check_settings(
     if let Some(sandbox) = sandbox {
         settings::check_sandbox(cx, sandbox)?;
     }
-    if let Some(profile) = params.permissions.take() {
-        let policy = settings::policy_of_profile(&profile)?;
-        settings::check_sandbox(cx, &policy)?;
-        params.sandbox_policy = Some(policy);
+    if let Some(profile) = settings::profile(cx, params.permissions.as_deref())? {
+        settings::check_sandbox(cx, &profile.policy())?;
     }
     rights::mark(cx, params);
     if let Some(cwd) = &params.cwd {

@@ -41,6 +41,7 @@ impl Defaults for Configured {
             config: Map::new(),
             approval_policy: ApprovalPolicy::Never,
             approvals_reviewer: None,
+            permission_profile: None,
             sandbox_policy: SandboxPolicy::DangerFullAccess,
             effort: None,
             summary: None,

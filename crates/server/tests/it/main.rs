@@ -22,6 +22,7 @@ mod mishaps;
 mod offers;
 mod paging;
 mod peers;
+mod permissions;
 mod process_refusals;
 mod process_spawn;
 mod queue;

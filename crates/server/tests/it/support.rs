@@ -54,6 +54,7 @@ impl Defaults for TestDefaults {
             config: wanted.config.cloned().unwrap_or_default(),
             approval_policy: ApprovalPolicy::OnRequest,
             approvals_reviewer: None,
+            permission_profile: None,
             sandbox_policy: match text("sandbox_mode") {
                 Some(mode) => SandboxPolicy::from_mode(&mode).ok_or("no such sandbox_mode")?,
                 None => SandboxPolicy::DangerFullAccess,

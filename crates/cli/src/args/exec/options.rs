@@ -94,6 +94,18 @@ pub(crate) struct ExecOptions {
     #[arg(long)]
     pub(crate) ignore_user_config: bool,
 
+    /// Read only the system's rules about commands, not the user's and the project's
+    #[arg(long)]
+    pub(crate) ignore_rules: bool,
+
+    /// Use a model on this machine; no request goes to another one
+    #[arg(long)]
+    pub(crate) oss: bool,
+
+    /// Which server on this machine: ollama or lmstudio; implies --oss
+    #[arg(long, value_name = "PROVIDER")]
+    pub(crate) local_provider: Option<String>,
+
     /// The engine of a new thread
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
@@ -143,6 +155,9 @@ impl ExecOptions {
             thread_source: later.thread_source.or(self.thread_source),
             strict_config: self.strict_config | later.strict_config,
             ignore_user_config: self.ignore_user_config | later.ignore_user_config,
+            ignore_rules: self.ignore_rules | later.ignore_rules,
+            oss: self.oss | later.oss,
+            local_provider: later.local_provider.or(self.local_provider),
             engine: later.engine.or(self.engine),
             no_wait: self.no_wait | later.no_wait,
             timeout: later.timeout.or(self.timeout),
@@ -160,12 +175,6 @@ impl ExecOptions {
 )]
 pub(crate) struct IdleOptions {
     #[arg(long, hide = true)]
-    ignore_rules: bool,
-    #[arg(long, hide = true)]
-    oss: bool,
-    #[arg(long, hide = true, value_name = "P")]
-    local_provider: Option<String>,
-    #[arg(long, hide = true)]
     approve_for_me: bool,
     #[arg(long, hide = true)]
     dangerously_bypass_hook_trust: bool,
@@ -179,9 +188,6 @@ impl IdleOptions {
     /// Those that were given and have no effect, as they are written.
     pub(crate) fn given(&self) -> Vec<&'static str> {
         let all = [
-            ("--ignore-rules", self.ignore_rules),
-            ("--oss", self.oss),
-            ("--local-provider", self.local_provider.is_some()),
             ("--approve-for-me", self.approve_for_me),
             (
                 "--dangerously-bypass-hook-trust",
@@ -203,9 +209,6 @@ impl IdleOptions {
 
     fn then(self, later: Self) -> Self {
         Self {
-            ignore_rules: self.ignore_rules | later.ignore_rules,
-            oss: self.oss | later.oss,
-            local_provider: later.local_provider.or(self.local_provider),
             approve_for_me: self.approve_for_me | later.approve_for_me,
             dangerously_bypass_hook_trust: self.dangerously_bypass_hook_trust
                 | later.dangerously_bypass_hook_trust,

@@ -47,6 +47,9 @@ fn needs_own(setup: &Setup, options: &ExecOptions) -> bool {
         || options.profile.is_some()
         || options.ignore_user_config
         || options.strict_config
+        || options.ignore_rules
+        || options.oss
+        || options.local_provider.is_some()
         || setup.said.stays_here()
         || std::env::var_os("CODEX_API_KEY").is_some_and(|key| !key.is_empty())
 }

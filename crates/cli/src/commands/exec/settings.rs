@@ -19,8 +19,14 @@ use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 use crate::args::ExecOptions;
 use crate::defaults;
 
-/// Keys of the command line that stay in this process: they may hold secrets.
-const KEPT_HERE: [&str; 3] = ["mcp_servers", "model_providers", "shell_environment_policy"];
+/// Keys of the command line that stay in this process: they may hold secrets, or a daemon does not
+/// take them from a client.
+const KEPT_HERE: [&str; 4] = [
+    "mcp_servers",
+    "model_providers",
+    "native",
+    "shell_environment_policy",
+];
 
 /// What was said about how to run.
 #[derive(Debug)]
@@ -66,6 +72,7 @@ impl Said {
         // What a mode means is in the files too, also when only a flag names it.
         let mut all = self.all.clone();
         if let Some(mode) = options.sandbox {
+            all.remove("default_permissions");
             all.insert("sandbox_mode".to_owned(), mode.word().into());
         }
         let mut policy = defaults::sandbox_policy(&all, &self.cwd)?;

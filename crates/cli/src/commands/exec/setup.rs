@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use turnlane_engine::native::provider::{self, Provider};
 use turnlane_protocol::output_schema::check_schema;
 
+use super::local;
 use super::refusal::Refused;
 use super::settings::Said;
 use crate::args::{ExecOptions, Wish};
@@ -31,11 +32,18 @@ impl Setup {
     /// Checks what was asked for; `before` are the overrides before the command.
     pub(super) fn new(wish: &Wish, before: &[String]) -> Result<Self, Refused> {
         let options = &wish.options;
-        let overrides = overrides(before, options)?;
+        let mut overrides = overrides(before, options)?;
         let cwd = directory(options.cd.as_deref())?;
         let home = home::open()?;
         let codex_home = home::codex();
         let layers = layers(options, &home, codex_home.as_deref(), &overrides)?;
+        // Behind every other override, so that none of them undoes what these flags promise.
+        let flags = local::overrides(options, &layers)?;
+        overrides.extend(flags.iter().cloned());
+        let layers = Layers {
+            overrides: overrides.clone(),
+            ..layers
+        };
         let files = ConfigFiles::new(layers);
         let config = files.current()?;
         let provider = check_provider(options, &config)?;

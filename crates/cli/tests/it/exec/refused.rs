@@ -174,9 +174,6 @@ async fn wrong_usage_is_2_with_usage_and_without_output() {
 async fn options_of_codex_without_effect_are_accepted_and_named() {
     let world = world().await;
     let arguments = [
-        "--oss",
-        "--local-provider",
-        "p",
         "--approve-for-me",
         "--dangerously-bypass-hook-trust",
         "--cyber-access-program",

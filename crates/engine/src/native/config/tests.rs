@@ -14,6 +14,7 @@ fn settings(config: &Value) -> TurnSettings {
         config: config.as_object().unwrap().clone(),
         approval_policy: ApprovalPolicy::Never,
         sandbox_policy: SandboxPolicy::DangerFullAccess,
+        requires_sandbox: false,
         effort: None,
         summary: None,
         service_tier: None,
@@ -49,6 +50,7 @@ fn what_nobody_configured_has_the_contracts_values() {
     assert_eq!(read.documents.markers, [".git"]);
     assert_eq!(read.documents.trust, Trust::Trusted);
     let expected = ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: "/bin/zsh".to_owned(),
         login: LoginShell::No,
         dangerous: Dangerous::Guarded,

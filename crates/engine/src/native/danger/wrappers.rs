@@ -11,7 +11,7 @@ const KEYWORDS: [&str; 11] = [
 ];
 
 /// The words from the command's name on.
-pub(super) fn without_keywords(mut words: &[String]) -> &[String] {
+pub(in crate::native) fn without_keywords(mut words: &[String]) -> &[String] {
     while let Some((first, rest)) = words.split_first() {
         words = match first.as_str() {
             "function" => rest.get(1..).unwrap_or_default(),
@@ -31,7 +31,10 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// The command that a program runs, where it is one that runs its arguments.
-pub(super) fn unwrapped<'a>(program: &str, arguments: &'a [String]) -> Option<&'a [String]> {
+pub(in crate::native) fn unwrapped<'a>(
+    program: &str,
+    arguments: &'a [String],
+) -> Option<&'a [String]> {
     let takes_value: &[&str] = match program {
         "sudo" | "doas" => &[
             "-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-C", "-D",
@@ -75,7 +78,10 @@ pub(super) fn unwrapped<'a>(program: &str, arguments: &'a [String]) -> Option<&'
 }
 
 /// The words behind the options; `takes_value` names those that take the word behind them.
-pub(super) fn behind_options<'a>(mut words: &'a [String], takes_value: &[&str]) -> &'a [String] {
+pub(in crate::native) fn behind_options<'a>(
+    mut words: &'a [String],
+    takes_value: &[&str],
+) -> &'a [String] {
     while let Some((first, rest)) = words.split_first() {
         words = match first.as_str() {
             "--" => return rest,
@@ -88,7 +94,7 @@ pub(super) fn behind_options<'a>(mut words: &'a [String], takes_value: &[&str]) 
 }
 
 /// The script of a shell's `-c`; options may stand together, as in `-lc`.
-pub(super) fn script_of(arguments: &[String]) -> Option<&str> {
+pub(in crate::native) fn script_of(arguments: &[String]) -> Option<&str> {
     let mut words = arguments.iter().map(String::as_str).peekable();
     let is_script = |word: &str| {
         let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
@@ -111,7 +117,7 @@ pub(super) fn script_of(arguments: &[String]) -> Option<&str> {
 }
 
 /// The command line that `env -S` takes as one word, with the words behind it.
-pub(super) fn split_string(arguments: &[String]) -> Option<String> {
+pub(in crate::native) fn split_string(arguments: &[String]) -> Option<String> {
     let at = arguments.iter().position(|word| {
         word == "-S" || word.starts_with("--split-string") || word.starts_with("-S")
     })?;

@@ -55,6 +55,16 @@ pub(super) struct Key {
     pub(super) provider: String,
     pub(super) connect_timeout: Duration,
     pub(super) trust: Trust,
+    pub(super) route: Route,
+}
+
+/// The way to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Route {
+    /// Through a proxy where the environment names one.
+    AsConfigured,
+    /// To this machine: a proxy would take the request elsewhere.
+    Direct,
 }
 
 impl Clients {
@@ -99,6 +109,10 @@ impl Clients {
             provider: provider.id.clone(),
             connect_timeout: provider.limits.connect_timeout,
             trust: Trust::for_address(&provider.base_url),
+            route: match provider.base_url.is_local() {
+                true => Route::Direct,
+                false => Route::AsConfigured,
+            },
         };
         if let Some(client) = self.made().get(&key) {
             return Ok(client.clone());
@@ -141,6 +155,10 @@ pub(super) fn make(key: &Key) -> Result<reqwest::Client, Broken> {
         .connect_timeout(key.connect_timeout)
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .pool_idle_timeout(IDLE_CONNECTION_MAX);
+    let builder = match key.route {
+        Route::Direct => builder.no_proxy(),
+        Route::AsConfigured => builder,
+    };
     builder.build().map_err(faults::of_request)
 }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use turnlane_testkit::wait::{DEADLINE, within};
 
-use super::clients::{Key, make};
+use super::clients::{Key, Route, make};
 use super::faults;
 use super::trust::Trust;
 use super::*;
@@ -19,6 +19,7 @@ fn client(connect_timeout: Duration) -> reqwest::Client {
         provider: "x".to_owned(),
         connect_timeout,
         trust: Trust::Nobody,
+        route: Route::AsConfigured,
     };
     make(&key).unwrap()
 }
@@ -179,6 +180,7 @@ async fn a_host_is_spoken_to_over_tls_if_its_certificate_is_trusted() {
             provider: "x".to_owned(),
             connect_timeout: DEADLINE,
             trust,
+            route: Route::AsConfigured,
         };
         let broken = breaks(make(&key).unwrap(), &url).await;
         assert_eq!(broken.fault, Fault::Certificate, "{broken:?}");

@@ -146,6 +146,7 @@ fn settings(cwd: &Path) -> TurnSettings {
         config: serde_json::Map::new(),
         approval_policy: NEVER,
         sandbox_policy: SandboxPolicy::DangerFullAccess,
+        requires_sandbox: false,
         effort: None,
         summary: None,
         service_tier: None,

@@ -59,6 +59,11 @@ impl BaseUrl {
         !self.tls && !self.is_loopback()
     }
 
+    /// Whether the address is of this machine, whatever a name server says.
+    pub fn is_local(&self) -> bool {
+        !self.host.ends_with(".localhost") && self.is_loopback()
+    }
+
     fn is_loopback(&self) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         bare == "localhost"

@@ -31,9 +31,8 @@ use self::arguments::Arguments;
 use self::command::Command;
 use super::{Called, Output, Permission, Stop, ToolTurn, patch};
 use crate::native::patch::{BARE_PATCH, Script, recognise};
-use crate::native::policy::{
-    self, COMMAND_REJECTED, Denied, Escalation, REFUSED_BY_POLICY, Stance,
-};
+use crate::native::policy::{self, COMMAND_REJECTED, Denied, Escalation, Stance};
+use crate::native::rules::Verdict;
 use crate::native::sessions::{Face, How, OnDenial, RUNNING_MAX, Reserved, Session, Shown};
 use crate::said::{ApprovalRequest, Decided};
 
@@ -49,7 +48,14 @@ pub(crate) async fn exec_command(turn: &Arc<ToolTurn>, called: &Called) -> Resul
         Ok(arguments) => arguments,
         Err(why) => return Ok(failure(turn, &why)),
     };
-    match recognise(&arguments.cmd) {
+    let script = match turn.rules.judge(&arguments.cmd, &arguments.cmd) {
+        // A patch in disguise of a command is judged as the command.
+        Verdict::Forbidden(_) | Verdict::Prompt(_) => Script::Command,
+        Verdict::Unmatched | Verdict::Allowed | Verdict::AllowedUnconfined => {
+            recognise(&arguments.cmd)
+        }
+    };
+    match script {
         Script::Patch { cd, text } => {
             let mut folder = Path::new(arguments.folder()).to_owned();
             folder.extend(cd);
@@ -110,19 +116,23 @@ impl Run<'_> {
             actions: self.command.actions.clone(),
         };
         let mut shown = Shown::new(self.turn, self.called.item_id.clone(), face);
-        let stance = self.stance();
+        let (stance, refusal) = self.stance();
         if stance == Stance::Run && self.called.permission == Permission::Usual {
             shown.of_session(self.place.number, CommandSource::UnifiedExecStartup);
         }
         shown.start().await?;
         let consent = match (&self.called.permission, stance) {
             (Permission::Blocked(text), _) => Consent::Declined(text.clone()),
+            // Nobody is asked about what a rule forbids, not even where a hook wants it.
+            (Permission::Asked, Stance::Refuse) if self.command.is_forbidden() => {
+                Consent::Declined(refusal.to_owned())
+            }
+            (Permission::Usual, Stance::Refuse) => Consent::Declined(refusal.to_owned()),
             (Permission::Asked, _) | (Permission::Usual, Stance::Ask) => {
-                self.ask(&shown, self.command.escalation, self.command.reason())
+                self.ask(&shown, self.command.escalation(), self.command.reason())
                     .await?
             }
             (Permission::Usual, Stance::Run) => Consent::Given,
-            (Permission::Usual, Stance::Refuse) => Consent::Declined(REFUSED_BY_POLICY.to_owned()),
         };
         match consent {
             Consent::Given => {}
@@ -142,16 +152,16 @@ impl Run<'_> {
         }
         shown.of_session(self.place.number, CommandSource::UnifiedExecStartup);
         let on_denial = match policy::after_denial(self.turn.settings.approval_policy) {
-            Denied::AskUnconfined if self.command.escalation == Escalation::Confined => {
+            Denied::AskUnconfined if self.command.escalation() == Escalation::Confined => {
                 OnDenial::HandBack
             }
             Denied::AskUnconfined | Denied::Tell => OnDenial::Complete,
         };
-        self.go(shown, self.command.escalation, on_denial).await
+        self.go(shown, self.command.escalation(), on_denial).await
     }
 
-    fn stance(&self) -> Stance {
-        policy::for_command(self.turn.settings.approval_policy, self.command.facts())
+    fn stance(&self) -> (Stance, &str) {
+        self.command.stance(self.turn.settings.approval_policy)
     }
 
     /// Asks somebody; when they agree, the lane is still ours.
@@ -166,7 +176,7 @@ impl Run<'_> {
             item_id: shown.item_id().clone(),
             subject: self.command.subject(shown, escalation),
             reason,
-            available_decisions: None,
+            available_decisions: self.command.decisions(),
         };
         let Decided { decision, reason } = self.called.approve(&self.turn.ask, request).await;
         // A stop answers the question too, but then nobody has decided.

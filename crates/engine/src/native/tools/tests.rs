@@ -28,6 +28,7 @@ use crate::cancel::CancelReason;
 use crate::event::Event;
 use crate::hooks::NoHooks;
 use crate::lane_end::{LaneEnd, channel};
+use crate::native::environment::CommandEnvironment;
 use crate::said::{ApprovalSubject, Said};
 
 /// The time of every item.
@@ -97,6 +98,7 @@ impl Stage {
             sink,
             ask: control.ask,
             cancel: control.cancel,
+            rules: Arc::default(),
             redactor: Arc::new(Redactor::new([KEY])),
             service: ProcessService::start(options).unwrap(),
             sessions: Arc::default(),
@@ -301,6 +303,7 @@ fn settings(
         config: Map::new(),
         approval_policy,
         sandbox_policy,
+        requires_sandbox: false,
         effort: None,
         summary: None,
         service_tier: None,
@@ -323,6 +326,7 @@ fn called(name: &str, arguments: Value, permission: Permission) -> Called {
 
 fn tool_settings() -> ToolSettings {
     ToolSettings {
+        environment: CommandEnvironment::default().policy,
         shell: "sh".to_owned(),
         login: LoginShell::No,
         dangerous: Dangerous::Guarded,

@@ -16,6 +16,7 @@ use turnlane_protocol::item::ItemBody;
 use turnlane_protocol::policy::SandboxPolicy;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
+use super::rules::{close_network, rules};
 use crate::entry::{Entry, EntryKind};
 use crate::native::Shared;
 use crate::native::config::{DocumentSettings, TurnConfig};
@@ -26,6 +27,7 @@ use crate::native::instructions::{self, Environment, Parts};
 use crate::native::provider::{self, ReasoningReplay, Resolved};
 use crate::native::redact::Redactor;
 use crate::native::request::{Body, Fields};
+use crate::native::rules::RuleSet;
 use crate::native::tools::{self, schema};
 use crate::outcome::EngineError;
 use crate::request::{RuntimeTool, TurnKind, TurnRequest, TurnSettings};
@@ -40,6 +42,7 @@ pub(crate) struct Setup {
     pub(crate) settings: Arc<TurnSettings>,
     pub(crate) config: TurnConfig,
     pub(crate) provider: Resolved,
+    pub(crate) rules: Arc<RuleSet>,
     pub(crate) view: View,
     pub(crate) instructions: String,
     /// Every tool that the model may call, our own first.
@@ -109,15 +112,25 @@ pub(super) async fn prepare(
 
 /// Whether a turn with these settings could begin.
 pub(crate) fn check(shared: &Shared, settings: &TurnSettings) -> Result<(), Box<EngineError>> {
-    resolve(shared, settings).map(drop)
+    resolve(shared, &mut settings.clone()).map(drop)
 }
 
-fn resolve(
-    shared: &Shared,
-    settings: &TurnSettings,
-) -> Result<(TurnConfig, Resolved), Box<EngineError>> {
+/// What a turn needs of the configuration.
+struct Resources {
+    config: TurnConfig,
+    provider: Resolved,
+    rules: Arc<RuleSet>,
+    /// Why the settings were narrowed.
+    warning: Option<String>,
+}
+
+/// Checks the settings, and narrows them where a rule asks for it.
+fn resolve(shared: &Shared, settings: &mut TurnSettings) -> Result<Resources, Box<EngineError>> {
     let refused = |error: &provider::Error| Box::new(error.turn_error());
     let current = shared.config.current().map_err(|text| bad_request(&text))?;
+    let rules = rules(shared, &current, Some(&settings.cwd))?;
+    let warning = rules.network_warning();
+    let warning = warning.filter(|_| close_network(&mut settings.sandbox_policy));
     let shell = (shared.variables)("SHELL");
     let config = TurnConfig::read(&current, settings, shell.as_deref());
     let config = config.map_err(|error| refused(&error))?;
@@ -147,14 +160,26 @@ fn resolve(
         let failure = classify(Cause::SandboxUnenforceable { text: &text }, around);
         return Err(Box::new(failure.error()));
     }
-    Ok((config, resolved))
+    Ok(Resources {
+        config,
+        provider: resolved,
+        rules,
+        warning,
+    })
 }
 
 fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<EngineError>> {
-    let (config, provider) = resolve(shared, &request.settings)?;
+    let Resources {
+        config,
+        provider,
+        rules,
+        warning,
+    } = resolve(shared, &mut request.settings)?;
     let author = Author::of(&request);
     let redactor = provider.redactor.clone();
-    let mut warnings = Vec::new();
+    let mut warnings = config.warnings.clone();
+    warnings.extend(warning);
+    shared.told.retain_new(request.thread_id, &mut warnings);
 
     let base = base_text(shared, &config, &request.settings)?;
     let found = documents::read(&places(shared, &config.documents, &request.settings.cwd));
@@ -201,6 +226,7 @@ fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<E
         own_tools,
         config,
         provider,
+        rules,
     };
     Ok(Prepared {
         setup,
@@ -215,7 +241,7 @@ fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<E
     })
 }
 
-fn bad_request(text: &str) -> Box<EngineError> {
+pub(super) fn bad_request(text: &str) -> Box<EngineError> {
     let (info, kind) = (CodexErrorInfo::BadRequest, ErrorKind::BadRequest);
     Box::new(EngineError::new(text, info, kind))
 }

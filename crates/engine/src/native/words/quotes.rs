@@ -158,6 +158,7 @@ impl Reader<'_> {
                     Some('r') => word.push('\r'),
                     Some('x') => self.number(word, 16, 2),
                     Some('u') => self.number(word, 16, 4),
+                    Some('U') => self.number(word, 16, 8),
                     Some(digit @ '0'..='7') => {
                         self.at -= digit.len_utf8();
                         self.number(word, 8, 3);

@@ -107,6 +107,7 @@ impl Bench {
             config: Map::new(),
             approval_policy: ApprovalPolicy::OnRequest,
             sandbox_policy: SandboxPolicy::DangerFullAccess,
+            requires_sandbox: false,
             effort: None,
             summary: None,
             service_tier: None,

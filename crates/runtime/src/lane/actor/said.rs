@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use turnlane_engine::{
     ApprovalRequest, Decided, Event as Happened, Fenced, Reply, Said, ToolAnswer, TurnOutcome,
 };
-use turnlane_protocol::approval::Decision;
+use turnlane_protocol::approval::{Decision, OfferedDecision};
 use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::notification::{
@@ -259,8 +259,12 @@ impl Actor {
         };
         let subject = Subject::new(&request.subject, &running.rights);
         // The client that accepted it did not accept it for a caller with fewer rights.
-        let may_repeat =
+        let may_leave =
             !subject.is_unconfined() || running.rights.caller == CallerRights::Unconfined;
+        // A request that offers no answer for the session is asked each time, whatever was accepted.
+        let for_session = OfferedDecision::Known(Decision::AcceptForSession);
+        let offered = request.available_decisions.as_ref();
+        let may_repeat = may_leave && offered.is_none_or(|offered| offered.contains(&for_session));
         if may_repeat && self.session.covers(&subject) {
             // Decided before, so nobody is asked and nothing is told.
             let _ = reply.send(Decided::new(Decision::Accept));

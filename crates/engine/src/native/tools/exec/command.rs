@@ -8,14 +8,17 @@
 use std::path::Path;
 use std::time::Duration;
 
+use turnlane_protocol::approval::{Decision, OfferedDecision};
 use turnlane_protocol::item::CommandAction;
+use turnlane_protocol::policy::ApprovalPolicy;
 
 use super::amendment;
 use super::arguments::{Arguments, SandboxPermissions, milliseconds, tokens};
 use super::quote::quoted;
 use crate::native::actions;
 use crate::native::danger::{Danger, is_dangerous};
-use crate::native::policy::{CommandFacts, Escalation};
+use crate::native::policy::{self, CommandFacts, Escalation, REFUSED_BY_POLICY, Stance};
+use crate::native::rules::Verdict;
 use crate::native::sessions::{SessionInput, Shown};
 use crate::native::tools::{Dangerous, LoginShell, ToolTurn};
 use crate::native::words::simple_command;
@@ -40,7 +43,9 @@ pub(super) struct Command {
     pub(super) stdin: SessionInput,
     pub(super) yield_time: Duration,
     pub(super) tokens_max: u64,
-    pub(super) escalation: Escalation,
+    /// Where the model asks to run it.
+    asked: Escalation,
+    rule: Verdict,
     danger: Danger,
     /// The words of the script if it is one simple command, run by the configured shell.
     words: Option<Vec<String>>,
@@ -80,8 +85,15 @@ impl Command {
             .prefix_rule
             .filter(|_| is_ours)
             .unwrap_or_default();
+        let line = quoted([shell.as_str(), flag, &arguments.cmd]);
+        let rule = match turn.rules.judge(&arguments.cmd, &line) {
+            // A rule gives nobody more than the caller of the turn has.
+            Verdict::AllowedUnconfined if turn.settings.requires_sandbox => Verdict::Allowed,
+            rule => rule,
+        };
         Ok(Self {
-            line: quoted([shell.as_str(), flag, &arguments.cmd]),
+            rule,
+            line,
             cwd: cwd.to_string_lossy().into_owned(),
             actions: actions::of(&turn.redactor.text(&arguments.cmd)),
             stdin: match arguments.tty {
@@ -90,7 +102,7 @@ impl Command {
             },
             yield_time: milliseconds(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_BOUNDS_MS),
             tokens_max: tokens(arguments.max_output_tokens, turn.tools.output_tokens_max),
-            escalation,
+            asked: escalation,
             danger: match turn.tools.dangerous {
                 Dangerous::Guarded => is_dangerous(&arguments.cmd),
                 Dangerous::Ordinary => Danger::No,
@@ -102,16 +114,63 @@ impl Command {
         })
     }
 
-    /// What the policy looks at.
-    pub(super) fn facts(&self) -> CommandFacts {
-        CommandFacts {
+    /// Where it runs: outside of the sandbox if the model asks for it, or if a rule lets it.
+    pub(super) fn escalation(&self) -> Escalation {
+        match self.rule {
+            Verdict::AllowedUnconfined => Escalation::Escalated,
+            Verdict::Unmatched | Verdict::Allowed | Verdict::Prompt(_) | Verdict::Forbidden(_) => {
+                self.asked
+            }
+        }
+    }
+
+    /// Whether a rule forbids it, whatever anybody decides.
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self.rule, Verdict::Forbidden(_))
+    }
+
+    /// Whether a rule, not a person, lets it leave the sandbox.
+    pub(super) fn leaves_by_rule(&self) -> bool {
+        self.rule == Verdict::AllowedUnconfined
+    }
+
+    /// What becomes of it under an approval policy, and what the model is told if it is refused.
+    pub(super) fn stance(&self, approval: ApprovalPolicy) -> (Stance, &str) {
+        let facts = CommandFacts {
             dangerous: self.danger,
-            escalated: self.escalation,
+            escalated: self.asked,
+        };
+        let stance = match &self.rule {
+            Verdict::Forbidden(text) => return (Stance::Refuse, text),
+            Verdict::Prompt(_) => {
+                policy::for_prompt(approval).max(policy::for_command(approval, facts))
+            }
+            Verdict::AllowedUnconfined => Stance::Run,
+            Verdict::Allowed => policy::for_allowed(approval, self.asked),
+            Verdict::Unmatched => policy::for_command(approval, facts),
+        };
+        (stance, REFUSED_BY_POLICY)
+    }
+
+    /// The only answers to a question that a rule asks: it is asked again the next time.
+    pub(super) fn decisions(&self) -> Option<Vec<OfferedDecision>> {
+        match self.rule {
+            Verdict::Prompt(_) => {
+                let once = [Decision::Accept, Decision::Decline, Decision::Cancel];
+                Some(once.map(OfferedDecision::Known).into())
+            }
+            Verdict::Unmatched
+            | Verdict::Allowed
+            | Verdict::AllowedUnconfined
+            | Verdict::Forbidden(_) => None,
         }
     }
 
     /// Why somebody is asked.
     pub(super) fn reason(&self) -> Option<String> {
+        if let Verdict::Prompt(reason) = &self.rule {
+            return Some(reason.clone());
+        }
         let dangerous = || match self.danger {
             Danger::Yes => Some("this command may destroy what cannot be restored".to_owned()),
             Danger::No => None,
@@ -122,7 +181,11 @@ impl Command {
     /// What somebody is asked, as it is shown.
     pub(super) fn subject(&self, shown: &Shown, escalation: Escalation) -> ApprovalSubject {
         let redact = |word: &String| shown.redactor().text(word).into_owned();
-        let amendment = self.amendment.as_ref();
+        // A rule that asks each time is not answered with another rule.
+        let amendment = self
+            .amendment
+            .as_ref()
+            .filter(|_| self.decisions().is_none());
         // Two different keys look the same once they are redacted.
         let is_clean = |words: &&Vec<String>| words.iter().all(|word| redact(word) == *word);
         ApprovalSubject::Command {

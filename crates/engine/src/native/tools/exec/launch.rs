@@ -11,8 +11,7 @@ use std::path::Path;
 
 use turnlane_exec_server::policy;
 use turnlane_process::{
-    Containment, ContainmentKind, EnvPolicy, EnvSpec, Inherit, Io, RootLinks, Sandbox, Spec, Stdin,
-    TerminalSize,
+    Containment, ContainmentKind, EnvSpec, Io, RootLinks, Sandbox, Spec, Stdin, TerminalSize,
 };
 
 use super::command::Command;
@@ -32,14 +31,20 @@ const PLAIN_OUTPUT: [(&str, &str); 4] = [
 /// A command as the process service starts it.
 pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -> Spec {
     let mut spec = Spec::new(&command.argv, &command.cwd);
-    spec.env = environment();
+    spec.env = environment(turn);
     spec.io = match command.stdin {
         SessionInput::Terminal => Io::Pty(TerminalSize::default()),
         SessionInput::Closed => Io::Pipe {
             stdin: Stdin::Closed,
         },
     };
-    spec.sandbox = sandbox_for(&turn.settings, escalation);
+    spec.sandbox = match sandbox_for(&turn.settings, escalation) {
+        // A rule lets the command leave the sandbox, another one closes the network: both hold.
+        Sandbox::DangerFullAccess if command.leaves_by_rule() && turn.rules.closes_network() => {
+            Sandbox::ExternalSandbox { network: false }
+        }
+        sandbox => sandbox,
+    };
     // The directories of a thread were resolved when they were named.
     spec.root_links = RootLinks::Refused;
     // Where there is no keeper, the group is all there is.
@@ -50,13 +55,10 @@ pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -
     spec
 }
 
-fn environment() -> EnvSpec {
+fn environment(turn: &ToolTurn) -> EnvSpec {
     let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
     EnvSpec {
-        policy: EnvPolicy {
-            inherit: Inherit::All,
-            ..EnvPolicy::default()
-        },
+        policy: turn.tools.environment.clone(),
         vars: PLAIN_OUTPUT.into_iter().map(pair).collect(),
     }
 }

@@ -6,5 +6,6 @@ mod background;
 mod interrupts;
 mod ordinary;
 mod outputs;
+mod ruled;
 mod sandboxed;
 mod support;

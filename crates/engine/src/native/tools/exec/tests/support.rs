@@ -17,7 +17,9 @@ use turnlane_protocol::item::{CommandExecution, ItemBody, ThreadItem};
 use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
+use crate::native::environment::CommandEnvironment;
 use crate::native::redact::Redactor;
+use crate::native::rules::RuleSet;
 use crate::native::sessions::{InTurn, Sessions};
 use crate::native::tools::exec::exec_command;
 use crate::native::tools::write_stdin::write_stdin;
@@ -40,6 +42,7 @@ pub(super) struct Thread {
     _dir: tempfile::TempDir,
     pub(super) settings: TurnSettings,
     pub(super) tools: ToolSettings,
+    pub(super) rules: Arc<RuleSet>,
     turns: u8,
 }
 
@@ -61,6 +64,7 @@ impl Thread {
                 config: Map::new(),
                 approval_policy: ApprovalPolicy::OnRequest,
                 sandbox_policy: SandboxPolicy::DangerFullAccess,
+                requires_sandbox: false,
                 effort: None,
                 summary: None,
                 service_tier: None,
@@ -68,7 +72,9 @@ impl Thread {
                 base_instructions: None,
                 developer_instructions: None,
             },
+            rules: Arc::default(),
             tools: ToolSettings {
+                environment: CommandEnvironment::default().policy,
                 shell: "/bin/sh".to_owned(),
                 login: LoginShell::No,
                 dangerous: Dangerous::Guarded,
@@ -122,6 +128,7 @@ impl Thread {
             sink,
             ask: control.ask,
             cancel: control.cancel,
+            rules: Arc::clone(&self.rules),
             redactor: Arc::new(Redactor::new([KEY])),
             service: self.service.clone(),
             sessions: Arc::clone(entered.sessions()),
