@@ -52,7 +52,7 @@ fn environment() -> EnvSpec {
     let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
     EnvSpec {
         policy: EnvPolicy {
-            inherit: Inherit::All,
+            inherit: Inherit::Listed,
             ..EnvPolicy::default()
         },
         vars: PLAIN_OUTPUT.into_iter().map(pair).collect(),
