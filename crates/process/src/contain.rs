@@ -44,11 +44,11 @@ pub(crate) struct Request {
     pub(crate) containment: Containment,
     pub(crate) memory_max: Option<u64>,
     pub(crate) pids_max: Option<u64>,
-    /// Whether what the two above leave open is limited by default.
+    /// The use of default limits for what the two above leave open.
     pub(crate) default_limits: Defaults,
 }
 
-/// Whether default limits apply to a process.
+/// The use of default limits for one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defaults {
     Apply,

@@ -47,7 +47,7 @@ impl Default for DefaultLimits {
     }
 }
 
-/// How a default limit is enforced.
+/// Mechanism that enforces a default limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitMechanism {
     /// A controller of the command's cgroup.
@@ -71,22 +71,22 @@ impl LimitMechanism {
 pub struct DefaultLimit {
     /// The limit that was asked for.
     pub max: u64,
-    /// How it is enforced, or why it is not.
+    /// The mechanism that enforces it, or why none does.
     pub by: Result<LimitMechanism, String>,
 }
 
-/// Which default limits hold on this machine; `None` for one that is switched off.
+/// The default limits that hold on this machine; `None` for one that is switched off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultLimitsReport {
     /// Processes and threads of a command.
     pub pids_max: Option<DefaultLimit>,
     /// Memory of a command.
     pub memory_max: Option<DefaultLimit>,
-    /// Whether the kernel ends commands before the service when memory runs out, or why not.
+    /// `Ok` if the kernel ends commands before the service when memory runs out, or why it does not.
     pub oom_score: Result<(), String>,
 }
 
-/// What this machine has to enforce limits with.
+/// The means of this machine to enforce limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mechanisms<'a> {
     pub(crate) containment: ContainmentKind,

@@ -67,7 +67,7 @@ pub(crate) struct ServiceEnv {
     pub(crate) keys: Vec<String>,
 }
 
-/// What becomes of variables that name sockets of the user's own services.
+/// Treatment of variables that name sockets of the user's own services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketNames {
     Pass,
@@ -211,8 +211,8 @@ impl ServiceEnv {
     }
 }
 
-/// Whether a name is on the allow-list or matches a pattern of `env_pass`. Names in the allow-list are
-/// exact, since to programs `path` is not `PATH`.
+/// Returns whether a name is on the allow-list or matches a pattern of `env_pass`. Names in the
+/// allow-list are exact, since to programs `path` is not `PATH`.
 fn is_listed(name: &OsStr, pass: &[String]) -> bool {
     let fits = |entry: &str| is_pattern(entry) && matches(entry, name);
     ALLOWED.iter().any(|entry| name == *entry || fits(entry))

@@ -34,7 +34,7 @@ pub(crate) struct Mark {
     own: u64,
 }
 
-/// Whether a policy is enforced on a process.
+/// The two kinds of processes that marks tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marking {
     Confined,
@@ -57,7 +57,7 @@ impl Mark {
     }
 
     /// The limit that marks a child: resource, soft, hard. `None` where this process is nested too
-    /// deeply; [`Mark::is_confined`] then knows nobody.
+    /// deeply; no process then counts as confined.
     pub(crate) fn rlimit(&self, marking: Marking) -> Option<(u32, u64, u64)> {
         let value = match marking {
             Marking::Confined => self.confined,
@@ -66,12 +66,12 @@ impl Mark {
         value.map(|value| (libc::RLIMIT_LOCKS, value, value))
     }
 
-    /// Whether a value is that of a confined process, of this or of any other service.
+    /// Returns whether a value is that of a confined process, of this or of any other service.
     pub(crate) fn is_confined(&self, value: u64) -> bool {
         value < CONFINED_END && value < self.own
     }
 
-    /// Whether a value is one of this service's.
+    /// Returns whether a value is one of this service's.
     pub(crate) fn is_ours(&self, value: u64) -> bool {
         [self.confined, self.open].contains(&Some(value))
     }

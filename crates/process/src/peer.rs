@@ -4,7 +4,7 @@
 //! run commands without a sandbox or accept an approval. Listeners therefore refuse every client that
 //! carries the mark of a confined process (`mark`), whichever service on this machine started it.
 //!
-//! The invariant here: where it cannot be found out who the client is, it counts as confined. A
+//! The invariant here: a client whose process cannot be identified counts as confined. A
 //! command can close its end, exit, hand its socket to a child or hide it in another socket's queue
 //! after it has sent a request; none of that may turn it into an ordinary client.
 //!
@@ -12,16 +12,16 @@
 //! process of this user, a few milliseconds for some hundred processes; clients of other machines cost
 //! a system call or two. What is done about a confined client is decided by the listener.
 
-mod holder;
+mod owner;
 mod table;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::mark::{self, Mark};
-use holder::Holder;
+use owner::SocketOwner;
 
-/// How often a socket's holder is looked for: a descriptor that moves from process to process while
-/// `/proc` is read may be missed.
+/// Scans for a socket's owner: one alone may miss a descriptor that moves from process to process
+/// while `/proc` is read.
 const ROUNDS: usize = 3;
 
 /// The other end of a connection that a listener has accepted.
@@ -38,10 +38,11 @@ pub enum SocketPeer {
     },
 }
 
-/// Whether the process behind `peer` descends from one that was started under an enforced policy.
+/// Returns whether the process behind `peer` descends from one that was started under an enforced
+/// policy.
 pub(crate) fn is_confined(peer: SocketPeer, mark: &Mark) -> bool {
     match peer {
-        // Not in this pid namespace or one below it, so nobody's descendant here.
+        // The client is outside of this pid namespace, so no service in here started it.
         SocketPeer::Pid(..=0) => false,
         // The process is gone. An ordinary client has no use for an answer any more; a confined one
         // may have left its socket to a child. That the number was given to another process since the
@@ -49,7 +50,7 @@ pub(crate) fn is_confined(peer: SocketPeer, mark: &Mark) -> bool {
         SocketPeer::Pid(pid) => mark::of(pid).is_none_or(|value| mark.is_confined(value)),
         SocketPeer::Tcp { peer, ours } => {
             let (peer, ours) = (canonical(peer), canonical(ours));
-            is_local(peer.ip()) && is_tcp_confined(peer, ours, mark)
+            is_local(peer) && is_tcp_confined(peer, ours, mark)
         }
     }
 }
@@ -68,41 +69,44 @@ fn is_tcp_confined(peer: SocketAddr, ours: SocketAddr, mark: &Mark) -> bool {
         if socket.inode == 0 {
             return true; // It was closed, and the kernel only says goodbye.
         }
-        let seen = holder::find(socket.inode, uid, mark);
-        match seen.holder {
-            Holder::Confined => return true,
-            Holder::Free => return false,
+        let scan = owner::find(socket.inode, uid, mark);
+        match scan.owner {
+            SocketOwner::Confined => return true,
+            SocketOwner::Free => return false,
             // A process whose descriptors we may not read has it, perhaps: that of an ssh tunnel.
-            // Believed only if no confined process came or went between two looks.
-            Holder::Unreadable if last.as_ref() == Some(&seen.confined) => return false,
-            Holder::Unreadable => last = Some(seen.confined),
-            Holder::Hidden | Holder::Nobody => {}
+            // Believed only if no confined process came or went between two scans.
+            SocketOwner::Unreadable if last.as_ref() == Some(&scan.confined) => return false,
+            SocketOwner::Unreadable => last = Some(scan.confined),
+            SocketOwner::Hidden | SocketOwner::None => {}
         }
     }
     true
 }
 
 /// The address without its disguise as IPv6.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+fn canonical(mut address: SocketAddr) -> SocketAddr {
+    // Not made anew: a link-local address is of no use without its interface.
+    address.set_ip(address.ip().to_canonical());
+    address
 }
 
-/// Whether an address is one of this machine's: the kernel then talks to it from the same address.
+/// Returns whether an address is one of this machine's: the kernel then talks to it from the same
+/// address.
 /// Counts as local where the kernel does not say.
-fn is_local(ip: IpAddr) -> bool {
-    if ip.is_loopback() {
+fn is_local(address: SocketAddr) -> bool {
+    if address.ip().is_loopback() {
         return true;
     }
-    let any: IpAddr = match ip {
-        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     // No packet is sent: connecting a datagram socket only chooses a route.
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((ip, 9))?;
+        socket.connect(address)?;
         socket.local_addr()
     });
-    source.map_or(true, |source| source.ip() == ip)
+    source.map_or(true, |source| source.ip() == address.ip())
 }
 
 #[cfg(test)]
@@ -111,11 +115,11 @@ mod tests {
 
     #[test]
     fn addresses_of_this_machine_are_told_from_others() {
-        assert!(is_local("127.3.2.1".parse().unwrap()));
-        assert!(is_local("::1".parse().unwrap()));
-        // An address for documentation is nobody's; without a route the kernel cannot say.
-        let other: IpAddr = "192.0.2.1".parse().unwrap();
-        let routed = UdpSocket::bind("0.0.0.0:0").unwrap().connect((other, 9));
+        assert!(is_local("127.3.2.1:1".parse().unwrap()));
+        assert!(is_local("[::1]:1".parse().unwrap()));
+        // An address for documentation belongs to no machine; without a route the kernel cannot say.
+        let other: SocketAddr = "192.0.2.1:1".parse().unwrap();
+        let routed = UdpSocket::bind("0.0.0.0:0").unwrap().connect(other);
         assert_eq!(is_local(other), routed.is_err());
         let mapped: SocketAddr = "[::ffff:127.0.0.1]:80".parse().unwrap();
         assert_eq!(canonical(mapped), "127.0.0.1:80".parse().unwrap());

@@ -142,7 +142,7 @@ pub struct Report {
     pub seccomp: Result<(), String>,
     /// Mount namespaces: as root, by a user namespace, or why not.
     pub mounts: Result<MountsBy, String>,
-    /// Which limits hold for confined processes that name none themselves, and by what.
+    /// Limits that hold for confined processes that name none themselves, and their mechanisms.
     pub default_limits: DefaultLimitsReport,
 }
 

@@ -54,7 +54,7 @@ struct Inner {
     beginning: Beginning,
     /// The service's own environment, as it was at the start.
     env: ServiceEnv,
-    /// What the processes of this service are known by.
+    /// The mark that the processes of this service are known by.
     mark: Mark,
     hidden: Vec<PathBuf>,
     local_sockets: LocalSockets,
@@ -189,9 +189,10 @@ impl ProcessService {
         counters
     }
 
-    /// Whether the client at the other end of a connection descends from a process that this or any
-    /// other service on this machine started under an enforced policy. A client that can no longer be
-    /// found out counts as one. Blocks: for a TCP client of this machine it looks at every process.
+    /// Returns whether the client at the other end of a connection descends from a process that this
+    /// or any other service on this machine started under an enforced policy. A client that cannot be
+    /// identified any more counts as one. Blocks: for a TCP client of this machine it looks at the
+    /// descriptors of every process of this user, which takes some milliseconds.
     pub fn is_confined_peer(&self, peer: SocketPeer) -> bool {
         peer::is_confined(peer, &self.inner.mark)
     }

@@ -97,53 +97,64 @@ async fn host() -> Result<(), Box<dyn Error>> {
                 let left: Vec<_> = trees.iter().map(|tree| tree.snapshot().survivors).collect();
                 println!("{} left {left:?}", service.counters().unkillable);
             }
-            Some(("confined", rest)) => {
-                let (policy, script) = rest.split_once(' ').ok_or("confined POLICY SCRIPT")?;
-                let tree = service.spawn(confined(policy, script, mark)?).await?;
-                println!("{}", first_line(&tree).await?);
-                trees.push(tree);
+            Some((command, rest)) => {
+                let said = about_confinement(&service, &mut trees, command, rest, mark).await?;
+                println!("{said}");
             }
-            Some(("bounded", rest)) => {
-                let (limit, script) = rest.split_once(' ').ok_or("bounded LIMIT SCRIPT")?;
-                let mut spec = confined("workspace-write", script, mark)?;
-                spec.limits.processes = Some(limit.parse()?);
-                let tree = service.spawn(spec).await?;
-                println!("{}", first_line(&tree).await?);
-                trees.push(tree);
-            }
-            Some(("peer", pid)) => {
-                println!(
-                    "{}",
-                    service.is_confined_peer(SocketPeer::Pid(pid.parse()?))
-                );
-            }
-            Some(("tcp-peer", ends)) => {
-                let (peer, ours) = ends.split_once(' ').ok_or("tcp-peer PEER OURS")?;
-                let (peer, ours) = (peer.parse()?, ours.parse()?);
-                println!(
-                    "{}",
-                    service.is_confined_peer(SocketPeer::Tcp { peer, ours })
-                );
-            }
-            Some(("tcp", policy)) => {
-                let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-                let port = listener.local_addr()?.port();
-                let client = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && sleep 1000");
-                let script = format!("(setsid bash -c '{client}' &); echo started");
-                let tree = service.spawn(confined(policy, &script, mark)?).await?;
-                let (accepted, peer) = listener.accept()?;
-                let ours = accepted.local_addr()?;
-                println!(
-                    "{}",
-                    service.is_confined_peer(SocketPeer::Tcp { peer, ours })
-                );
-                trees.push(tree);
-            }
-            None | Some(_) => return Err(format!("no such command: {line}").into()),
+            None => return Err(format!("no such command: {line}").into()),
         }
     }
     service.stop().await;
     Ok(())
+}
+
+/// Commands about processes under a policy; what is said to them.
+async fn about_confinement(
+    service: &ProcessService,
+    trees: &mut Vec<Process>,
+    command: &str,
+    rest: &str,
+    mark: &str,
+) -> Result<String, Box<dyn Error>> {
+    let two = || rest.split_once(' ').ok_or("two arguments are needed");
+    let spec = match command {
+        "confined" => {
+            let (policy, script) = two()?;
+            confined(policy, script, mark)?
+        }
+        "bounded" => {
+            let (limit, script) = two()?;
+            let mut spec = confined("workspace-write", script, mark)?;
+            spec.limits.processes = Some(limit.parse()?);
+            spec
+        }
+        "peer" => {
+            let peer = SocketPeer::Pid(rest.parse()?);
+            return Ok(service.is_confined_peer(peer).to_string());
+        }
+        "tcp-peer" => {
+            let (peer, ours) = two()?;
+            let (peer, ours) = (peer.parse()?, ours.parse()?);
+            let peer = SocketPeer::Tcp { peer, ours };
+            return Ok(service.is_confined_peer(peer).to_string());
+        }
+        "tcp" => {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+            let port = listener.local_addr()?.port();
+            let client = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && sleep 1000");
+            let script = format!("(setsid bash -c '{client}' &); echo started");
+            trees.push(service.spawn(confined(rest, &script, mark)?).await?);
+            let (accepted, peer) = listener.accept()?;
+            let ours = accepted.local_addr()?;
+            let peer = SocketPeer::Tcp { peer, ours };
+            return Ok(service.is_confined_peer(peer).to_string());
+        }
+        _ => return Err(format!("no such command: {command}").into()),
+    };
+    let tree = service.spawn(spec).await?;
+    let said = first_line(&tree).await?;
+    trees.push(tree);
+    Ok(said)
 }
 
 fn options(kind: &str) -> Result<Options, Box<dyn Error>> {

@@ -24,7 +24,7 @@ pub(super) fn reap(is_ours: impl Fn(i32) -> bool) -> usize {
 }
 
 /// Kills children that `is_ours` with all their descendants, and reaps the dead, except those of the
-/// calling thread, as above. How many there were; 0 says that one look found nobody.
+/// calling thread, as above. How many there were; 0 says that one look found none.
 pub(super) fn end(is_ours: impl Fn(i32) -> bool) -> usize {
     let ours: BTreeSet<i32> = children().filter(|pid| is_ours(*pid)).collect();
     let killed = keeper::end_orphans(&ours);

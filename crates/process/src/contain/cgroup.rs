@@ -41,7 +41,7 @@ const IDLE_MAX: usize = 64;
 /// The controllers that limits need.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// How the names of parents begin; the service's pid and start time and a random number follow.
+/// Prefix of the names of parents; the service's pid and start time and a random number follow.
 const PREFIX: &str = "turnlane-";
 
 /// The parent directory of one service.
@@ -328,7 +328,7 @@ pub(super) struct Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
-    /// By the next process with the same limits, if everybody was ended no more often than this.
+    /// By the next process with the same limits, if the whole tree was killed no more often than this.
     Unkilled(u32, Bounds),
     /// It has limits of its process's own or was killed.
     No,
@@ -375,7 +375,7 @@ impl Drop for Slot {
     }
 }
 
-/// Waits until nobody is in the cgroup whose `cgroup.events` this is, or until `max` has passed. Blocks.
+/// Waits until the cgroup whose `cgroup.events` this is has no process, or `max` has passed. Blocks.
 pub(super) fn wait_until_empty(events: &OwnedFd, max: Duration) {
     let step = Timespec {
         tv_sec: 0,

@@ -36,10 +36,10 @@
 
 mod begin;
 mod cgroup;
-mod fallen;
 mod held;
 mod holder;
 mod link;
+mod orphans;
 mod pace;
 mod program;
 mod protocol;
@@ -55,9 +55,9 @@ mod tests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use fallen::{end_orphans, reap_fallen_holders};
 pub(crate) use held::{Held, HolderMessage, Starting};
 pub(crate) use link::{Job, KeeperLink};
+pub(crate) use orphans::{end_orphans, reap_fallen_holders};
 
 /// The first argument of a program that is to be the keeper.
 const MARKER: &str = "__keeper";

@@ -12,7 +12,7 @@
 //! only starts a new keeper when one died. A task watches the keeper. The thread ends when the
 //! service stops; the task when the keeper dies or the service stops.
 
-mod fallen;
+mod orphan_sweep;
 mod shared;
 mod thread;
 

@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// How the names of these variables end, in any case: `http_proxy`, `ALL_PROXY`,
+/// Suffix of the names of these variables, in any case: `http_proxy`, `ALL_PROXY`,
 /// `npm_config_https_proxy`.
 const SUFFIX: &[u8] = b"proxy";
 

@@ -53,7 +53,7 @@ fn names(spec: &EnvSpec, env_pass: &[&str]) -> Vec<String> {
     env.map(|(name, _)| name.into_string().unwrap()).collect()
 }
 
-/// What a service with these variables and nothing else gives a child.
+/// The environment that a service with these variables and nothing else gives a child.
 fn build(spec: &EnvSpec, vars: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
     let service = ServiceEnv {
         vars: vars

@@ -5,7 +5,7 @@
 
 use super::syscall::{address, call, fd, word};
 
-/// What every child's file mode mask takes away at least.
+/// The least that every child's file mode mask takes away.
 const UMASK: usize = 0o022;
 
 /// The score of confined processes, of at most 1000, and as text.

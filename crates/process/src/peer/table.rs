@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a table says about a socket.
+/// The entry of a table about one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpSocket {
     pub(super) uid: u32,
@@ -17,6 +17,8 @@ pub(super) struct TcpSocket {
 
 /// The socket at `local` that is connected to `remote`; both without IPv4 in the disguise of IPv6.
 pub(super) fn find(local: SocketAddr, remote: SocketAddr) -> Option<TcpSocket> {
+    // The tables name no interfaces.
+    let [local, remote] = [local, remote].map(|end| SocketAddr::new(end.ip(), end.port()));
     // An IPv4 connection may belong to a socket of either kind.
     let tables: &[&str] = match local {
         SocketAddr::V4(_) => &["/proc/net/tcp", "/proc/net/tcp6"],

@@ -58,7 +58,7 @@ pub(crate) struct Host {
     stdin: Option<ChildStdin>,
     stdout: Lines<BufReader<ChildStdout>>,
     mark: String,
-    /// What starts a host in the same place, without its last arguments.
+    /// The command that starts a host in the same place, without its last arguments.
     command: String,
     // Dropped last: the host is in it.
     cgroup: Option<Delegated>,

@@ -1,4 +1,4 @@
-//! Service and keeper are killed together, in every order, and nobody is left.
+//! Service and keeper are killed together, in every order, and no process is left.
 //!
 //! Rounds of kills under every containment that holds all descendants, as root and as an ordinary
 //! user. `TURNLANE_TEST_FULL=1` makes them many. What is not ended without help is ended by the next
@@ -20,7 +20,7 @@ const KINDS: [&str; 2] = ["reaper", "cgroup"];
 /// Trees of each host.
 const TREES: usize = 5;
 
-/// Who is killed, in which order.
+/// The order in which service and keeper are killed.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     KeeperFirst,
@@ -66,7 +66,7 @@ fn kill9_if_there(pid: i32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_and_keeper_killed_together_leave_nobody() {
+async fn service_and_keeper_killed_together_leave_no_process() {
     for user in users() {
         for kind in KINDS {
             for order in ORDERS {
@@ -80,7 +80,7 @@ async fn service_and_keeper_killed_together_leave_nobody() {
                     let took = host.until_nobody_is_alive().await;
                     if round == 0 {
                         say(&format!(
-                            "{user:?}, {kind}, {order:?}: nobody left after {took:?}"
+                            "{user:?}, {kind}, {order:?}: no process left after {took:?}"
                         ));
                     }
                 }
@@ -164,7 +164,7 @@ async fn what_falls_to_the_service_while_it_stops_is_ended() {
             continue;
         };
         let (keeper, holders) = (host.keeper(), host.holders());
-        // The host reacts to nothing until its input has ended and everybody has fallen to it.
+        // The host reacts to nothing until every tree has fallen to it.
         host.pause();
         kill9(keeper);
         for pid in holders {
@@ -192,7 +192,7 @@ async fn a_keeper_killed_alone_leaves_one_second_keeper() {
         eventually("the old one to be dismissed", DEADLINE, dismissed)
             .await
             .unwrap();
-        // The dismissed one ended nobody.
+        // The dismissed one killed no process.
         host.until_alive(1).await;
         // One that is killed is replaced.
         let second = host.second().unwrap();

@@ -36,7 +36,7 @@ async fn a_confined_daemon_is_known_by_its_pid_to_every_service() {
                 let pid = host.ask(&format!("confined {policy} {daemon}")).await;
                 let judged = host.ask(&format!("peer {pid}")).await;
                 assert_eq!(judged, expected.to_string(), "{user:?}, {kind}, {policy}");
-                // A service that did not start it needs to ask nobody.
+                // A service that did not start it needs to ask no other one.
                 let peer = SocketPeer::Pid(pid.parse().unwrap());
                 assert_eq!(other.is_confined_peer(peer), expected, "{kind}, {policy}");
             }

@@ -243,7 +243,7 @@ fn directory(cx: &Connection, given: Option<&str>) -> Result<PathBuf, ErrorObjec
 fn environment(given: Option<&Variables>) -> EnvSpec {
     let mut spec = EnvSpec {
         policy: EnvPolicy {
-            inherit: Inherit::All,
+            inherit: Inherit::Listed,
             ..EnvPolicy::default()
         },
         ..EnvSpec::default()

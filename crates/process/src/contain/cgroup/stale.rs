@@ -2,7 +2,7 @@
 //!
 //! At the start of a service, before it starts anything. A parent is stale if the process in its name
 //! (pid and start time) is gone and its lock is free: a service holds the lock as long as it lives, in
-//! whatever pid namespace. Who is still in a stale one is ended, since nobody else ever will. The
+//! whatever pid namespace. Processes in a stale one are killed: no keeper is left to do it. The
 //! invariant here: what belongs to a living service is never touched. Both conditions are needed, the
 //! first for a service that has made its parent and not locked it yet.
 
@@ -15,8 +15,8 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use super::files::{self, Occupancy};
 use super::{PREFIX, wait_until_empty};
 
-/// How long one stale parent is waited for after everybody in it was killed. Who is still there then
-/// is stuck in the kernel, and the parent is left to the next start.
+/// Time that one stale parent gets to become empty after its processes were killed. A process
+/// that is still there then is stuck in the kernel, and the parent is left to the next start.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Ends and removes what is stale below `base`.
@@ -89,7 +89,7 @@ impl Owner {
         Some(Self { pid, started })
     }
 
-    /// Whether that process is still there, and not another one with its number.
+    /// Returns whether that process is still there, and not another one with its number.
     fn lives(self) -> bool {
         match (self.started, started(self.pid)) {
             (Some(then), Some(now)) => then == now,

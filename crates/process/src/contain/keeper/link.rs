@@ -100,8 +100,10 @@ impl KeeperLink {
         match started.shake_hands(hold, job) {
             Ok(()) => Ok(started),
             Err(error) => {
-                // Whatever it is, it has started nobody for us.
+                // The program has started no process for us. A keeper that was merely slow has a
+                // second keeper, which the drop of the link to a dead keeper dismisses.
                 let _ = rustix::process::pidfd_send_signal(&started.keeper.pidfd, Signal::KILL);
+                is_ready(started.pidfd(), END_WITHIN);
                 Err(error)
             }
         }

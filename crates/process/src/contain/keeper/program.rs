@@ -107,7 +107,7 @@ impl Spawning {
     }
 }
 
-/// Which of the three a process is after it was forked.
+/// The role of a process after it was forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Keeper,

@@ -6,7 +6,7 @@
 //! alone leaves it to the service, which ends everything, puts the next keeper in office and then
 //! dismisses it. Under `reaper` every holder is a second keeper already.
 //!
-//! The invariant: it ends nobody while the service lives. Only the end of the link, without a
+//! The invariant: it kills no process while the service lives. Only the end of the link, without a
 //! dismissal before it, or the end of the service's process makes it act.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -372,3 +372,28 @@ impl Drop for Leaving {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contain::cgroup::{self, Bounds, Tree};
+
+    #[test]
+    fn a_listed_number_that_is_no_member_any_more_gets_no_signal() {
+        let tree = cgroup::own().and_then(|base| Tree::make(&base, Bounds::default()));
+        let tree = match tree {
+            Ok(tree) => Arc::new(tree),
+            Err(reason) => {
+                turnlane_testkit::skipped(format_args!("cgroup: {reason}"));
+                return;
+            }
+        };
+        let (slot, _dir) = tree.take(Bounds::default()).unwrap();
+        // As if this process had got the number of a member that ended after the list was read. The
+        // signal would do it no harm.
+        let own = std::process::id().cast_signed();
+        assert!(!signal_listed(&slot, &[own, i32::MAX, 0], Signal::Continue));
+        drop(slot);
+        assert!(tree.remove());
+    }
+}

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::fallen::{self, Fallen, Left};
+use super::orphan_sweep::{self, OrphanSweep};
 use super::shared::{Kept, LOOK_AFTER};
 use super::{STOP_MAX, Shared};
 use crate::contain::keeper::{self, KeeperLink};
@@ -146,7 +146,7 @@ struct Thread {
     /// The look that follows the last one.
     again: Option<AbortHandle>,
     /// Set while holders of a keeper that died, and what they held, may still be ours to end.
-    fallen: Option<Fallen>,
+    orphans: Option<OrphanSweep>,
     /// The keeper that died last, until the next one is in office: its second keeper still would end
     /// everything if we died.
     last: Option<Arc<KeeperLink>>,
@@ -174,7 +174,7 @@ impl Thread {
             generation: 0,
             watch: None,
             again: None,
-            fallen: None,
+            orphans: None,
             last: None,
             mark: settings.mark,
         };
@@ -202,7 +202,7 @@ impl Thread {
             Message::LookAgain => {
                 self.tidy();
                 // Those of a dead keeper end soon, or cannot be killed.
-                if self.fallen.is_some() {
+                if self.orphans.is_some() {
                     self.look_again();
                 }
             }
@@ -274,7 +274,7 @@ impl Thread {
         if let Some(tree) = self.shared.tree() {
             tree.kill_all();
         }
-        self.fallen = Some(Fallen::default());
+        self.orphans = Some(OrphanSweep::default());
         self.tidy();
         let started = self.start_keeper().and_then(|link| {
             self.generation = generation;
@@ -313,10 +313,10 @@ impl Thread {
         let mut unreaped = self.shared.unreaped();
         unreaped.retain(|pidfd| wait::ended(Child::Pidfd(pidfd.as_fd()), Zombie::Reap).is_none());
         drop(unreaped);
-        if let Some(fallen) = &mut self.fallen {
-            if fallen.end(&self.mark) == Left::Nobody {
-                self.fallen = None;
-            }
+        if let Some(orphans) = &mut self.orphans
+            && orphans.is_done(&self.mark)
+        {
+            self.orphans = None;
         }
         if let Some(tree) = self.shared.tree() {
             adopted::reap(|pid| {
@@ -347,7 +347,7 @@ impl Thread {
         let keeper = self.shared.set_link(self.generation, None);
         if keeper.is_some() || self.last.is_some() {
             drop((keeper, self.last.take()));
-            fallen::end_all(&self.mark, STOP_MAX);
+            orphan_sweep::end_all(&self.mark, STOP_MAX);
         }
     }
 }

@@ -32,8 +32,8 @@ pub(crate) fn reap_fallen_holders() -> usize {
     fallen.iter().filter(|pid| lives(pid)).count()
 }
 
-/// Stops and kills those of `orphans`, children of this process, that have not exited, with everybody
-/// below them; how many were found. Nobody is reaped.
+/// Stops and kills those of `orphans`, children of this process, that have not exited, with all their
+/// descendants; how many were found. Reaps none of them.
 pub(crate) fn end_orphans(orphans: &BTreeSet<i32>) -> usize {
     if orphans.is_empty() {
         return 0;
