@@ -70,7 +70,7 @@ async fn a_command_for_a_lane_under_recovery_waits_for_the_recovery() {
         recovery.replaced.notify_waiters();
     });
     let sent = lanes.send_if_loaded(thread, Command::Stop(StopHow::InHaste));
-    let polls = polls_while_waiting(sent, move || drop(wake.send(()))).await;
+    let polls = polls_while_waiting(sent, move || _ = wake.send(())).await;
     recovered.await.unwrap();
     assert!(polls <= 4, "the sender was polled {polls} times");
 }
