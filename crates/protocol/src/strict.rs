@@ -4,7 +4,7 @@
 //! `["accept"]` a decision. The invariant here: what is read as a struct was written as an object, at
 //! every depth that serde reads directly. [`read_params`] also applies the bounds of `bounds.rs`.
 //!
-//! Both are done by wrapping serde_json's deserializer, so the content is read once and no type has
+//! Both are done by wrapping the deserializer of `serde_json`, so the content is read once and no type has
 //! to take part. One thing passes by: members of a struct that is flattened, or of an enum that is
 //! tagged inside, are buffered by serde before they are read. Their texts are bounded, their nested
 //! structs are not checked. No type that decides something nests structs there.

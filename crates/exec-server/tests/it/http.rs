@@ -174,10 +174,19 @@ async fn connections_above_the_limit_are_turned_away() {
     let mut wire = Wire::new(connect_ws(&url, &options).await.unwrap());
     wire.greet_v1().await;
     let health = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", guarded.addr);
-    assert_eq!(ask(guarded.addr, &health).await.0, 503);
+    assert_eq!(
+        ask(guarded.addr, &health).await.0,
+        200,
+        "health is always told"
+    );
+    let metrics = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
+        guarded.addr
+    );
+    assert_eq!(ask(guarded.addr, &metrics).await.0, 503);
     wire.ok("environment/status", json!({})).await;
     drop(wire);
-    let free = async || ask(guarded.addr, &health).await.0 == 200;
+    let free = async || ask(guarded.addr, &metrics).await.0 == 200;
     turnlane_testkit::wait::eventually("a free place", DEADLINE, free)
         .await
         .unwrap();

@@ -114,20 +114,20 @@ pub(super) async fn is_refused(
     checks: &Arc<Semaphore>,
     readable: impl Future<Output = io::Result<()>>,
 ) -> bool {
-    let check = match Arc::clone(checks).try_acquire_owned() {
-        Ok(check) => check,
+    let free = Arc::clone(checks).try_acquire_owned();
+    let check = if let Ok(check) = free {
+        check
+    } else {
         // All checks are busy. A silent connection does not queue for one, so that any number of
         // silent connections cannot delay a client that speaks.
-        Err(_) => {
-            if readable.await.is_err() {
-                return true;
-            }
-            match Arc::clone(checks).acquire_owned().await {
-                Ok(check) => check,
-                // Never closed; refusing is the safe side.
-                Err(_) => return true,
-            }
+        if readable.await.is_err() {
+            return true;
         }
+        let Ok(check) = Arc::clone(checks).acquire_owned().await else {
+            // Never closed; refusing is the safe side.
+            return true;
+        };
+        check
     };
     let filter = filter.clone();
     let asked = tokio::task::spawn_blocking(move || {

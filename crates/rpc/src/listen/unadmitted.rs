@@ -182,11 +182,11 @@ mod tests {
 
         let waiting = unadmitted.clone();
         drop(silent);
-        let _next = unadmitted.enter();
+        let next = unadmitted.enter();
         let room = tokio::spawn(async move { waiting.room().await });
         tokio::task::yield_now().await;
         assert!(!room.is_finished());
-        drop(_next);
+        drop(next);
         room.await.unwrap();
         assert_eq!(
             begun.elapsed(),

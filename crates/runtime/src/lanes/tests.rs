@@ -53,7 +53,7 @@ async fn polls_while_waiting(waiting: impl Future, release: impl FnOnce()) -> us
 async fn a_command_for_a_lane_under_recovery_waits_for_the_recovery() {
     let home = tempfile::tempdir().unwrap();
     let lanes = lanes(&home);
-    let thread = ThreadId::from_uuid(uuid::Uuid::now_v7());
+    let thread = ThreadId::from(uuid::Uuid::now_v7());
     // A lane whose task has panicked: it is in the map until its turn is decided.
     let (dead, commands) = new_lane();
     drop(commands);
@@ -70,7 +70,7 @@ async fn a_command_for_a_lane_under_recovery_waits_for_the_recovery() {
         recovery.replaced.notify_waiters();
     });
     let sent = lanes.send_if_loaded(thread, Command::Stop(StopHow::InHaste));
-    let polls = polls_while_waiting(sent, move || drop(wake.send(()))).await;
+    let polls = polls_while_waiting(sent, move || _ = wake.send(())).await;
     recovered.await.unwrap();
     assert!(polls <= 4, "the sender was polled {polls} times");
 }
