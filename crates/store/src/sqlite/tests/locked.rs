@@ -21,7 +21,7 @@ fn the_child_holds_a_read_lock_until_it_is_killed() {
         return;
     };
     // For reading, as a confined command could open it.
-    let file = std::fs::File::open(path).unwrap();
+    let file = File::open(path).unwrap();
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();
     writeln!(io::stderr(), "{HELD}").unwrap();
     loop {
