@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use turnlane_testkit::mock_model::{Item, MockModel, Reply};
+use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
 
 use super::{World, ran};
 
@@ -34,7 +34,7 @@ const SPELLINGS: [&str; 21] = [
 ];
 
 /// A model that calls these commands at once, then says `done`.
-fn calling(scripts: &[&str]) -> impl Fn(&turnlane_testkit::mock_model::RecordedRequest) -> Reply {
+fn calling(scripts: &[&str]) -> impl Fn(&RecordedRequest) -> Reply + Send + Sync + use<> {
     let calls: Vec<(String, String)> = scripts
         .iter()
         .enumerate()
