@@ -69,12 +69,11 @@ impl CommandEnvironment {
     fn narrow(&mut self, members: &Map<String, Value>) -> Result<(), Error> {
         let table = Table::named(KEY, members);
         if let Some(wanted) = inherit(&table)? {
-            let wider = |one, other| match (one, other) {
+            self.policy.inherit = match (self.policy.inherit, wanted) {
                 (Inherit::None, _) | (_, Inherit::None) => Inherit::None,
                 (Inherit::Core, _) | (_, Inherit::Core) => Inherit::Core,
                 (Inherit::All, Inherit::All) => Inherit::All,
             };
-            self.policy.inherit = wider(self.policy.inherit, wanted);
         }
         let excluded = table.texts("exclude")?.unwrap_or_default();
         self.policy.exclude.extend(excluded);
