@@ -69,13 +69,12 @@ impl CommandEnvironment {
     fn narrow(&mut self, members: &Map<String, Value>) -> Result<(), Error> {
         let table = Table::named(KEY, members);
         if let Some(wanted) = inherit(&table)? {
-            let narrower = |one, other| match (one, other) {
+            self.policy.inherit = match (self.policy.inherit, wanted) {
                 (Inherit::None, _) | (_, Inherit::None) => Inherit::None,
                 (Inherit::Core, _) | (_, Inherit::Core) => Inherit::Core,
                 (Inherit::Listed, _) | (_, Inherit::Listed) => Inherit::Listed,
                 (Inherit::All, Inherit::All) => Inherit::All,
             };
-            self.policy.inherit = narrower(self.policy.inherit, wanted);
         }
         let excluded = table.texts("exclude")?.unwrap_or_default();
         self.policy.exclude.extend(excluded);

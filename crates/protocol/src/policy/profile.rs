@@ -99,9 +99,10 @@ impl BuiltinProfile {
         }
         let tables = tables.ok_or(ProfileError::NoTable)?;
         if !tables.contains_key(id) {
-            return Err(match tables.is_empty() {
-                true => ProfileError::NoTable,
-                false => ProfileError::Undefined(quoted(id)),
+            return Err(if tables.is_empty() {
+                ProfileError::NoTable
+            } else {
+                ProfileError::Undefined(quoted(id))
             });
         }
         check_chain(id, tables)?;

@@ -169,10 +169,6 @@ impl ExecOptions {
 
 /// Options of Codex that have no effect here, or cannot have one.
 #[derive(Debug, Default, clap::Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one for each flag that is given or not"
-)]
 pub(crate) struct IdleOptions {
     #[arg(long, hide = true)]
     approve_for_me: bool,

@@ -10,7 +10,7 @@ use turnlane_engine::native::provider::{BaseUrl, Provider};
 
 use super::refusal::Refused;
 use crate::args::ExecOptions;
-use crate::config::Layers;
+use crate::config::{Config, Layers};
 
 /// The providers on this machine.
 const PROVIDERS: [&str; 2] = ["ollama", "lmstudio"];
@@ -44,30 +44,7 @@ pub(super) fn overrides(options: &ExecOptions, layers: &Layers) -> Result<Vec<St
             "Error: Model provider `{provider}` not found"
         )));
     }
-    let variable = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .filter(|text| !text.trim().is_empty())
-    };
-    let port =
-        || variable(PORT_VARIABLE).map(|port| format!("http://localhost:{}/v1", port.trim()));
-    let base_url = match variable(BASE_URL_VARIABLE).or_else(port) {
-        Some(text) => BaseUrl::parse(&text).map_err(|problem| {
-            Refused::new(format!(
-                "Error: {BASE_URL_VARIABLE} or {PORT_VARIABLE}: the address {problem}"
-            ))
-        })?,
-        None => {
-            let native = config.shared.get("native").and_then(Value::as_object);
-            let read = Provider::read(
-                provider,
-                &config.shared,
-                &native.cloned().unwrap_or_default(),
-            );
-            read.map_err(|error| Refused::new(format!("Error: {error}")))?
-                .base_url
-        }
-    };
+    let base_url = base_url(provider, &config)?;
     if !base_url.is_local() {
         return Err(Refused::new(format!(
             "Error: --oss uses models on this machine, and the address of `{provider}` is \
@@ -87,4 +64,27 @@ pub(super) fn overrides(options: &ExecOptions, layers: &Layers) -> Result<Vec<St
         overrides.push(format!("model={}", quoted(MODEL)));
     }
     Ok(overrides)
+}
+
+/// The address of the server: the environment's, else the configured one, else the built-in one.
+fn base_url(provider: &str, config: &Config) -> Result<BaseUrl, Refused> {
+    let variable = |name: &str| {
+        let text = std::env::var(name).ok();
+        text.filter(|text| !text.trim().is_empty())
+    };
+    let of_port = |port: String| format!("http://localhost:{}/v1", port.trim());
+    let named = variable(BASE_URL_VARIABLE).or_else(|| variable(PORT_VARIABLE).map(of_port));
+    if let Some(text) = named {
+        return BaseUrl::parse(&text).map_err(|problem| {
+            Refused::new(format!(
+                "Error: {BASE_URL_VARIABLE} or {PORT_VARIABLE}: the address {problem}"
+            ))
+        });
+    }
+    let native = config.shared.get("native").and_then(Value::as_object);
+    let native = native.cloned().unwrap_or_default();
+    match Provider::read(provider, &config.shared, &native) {
+        Ok(provider) => Ok(provider.base_url),
+        Err(error) => Err(Refused::new(format!("Error: {error}"))),
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use turnlane_testkit::mock_model::{Item, MockModel, Reply};
+use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
 
 use super::{World, ran};
 
@@ -34,7 +34,7 @@ const SPELLINGS: [&str; 21] = [
 ];
 
 /// A model that calls these commands at once, then says `done`.
-fn calling(scripts: &[&str]) -> impl Fn(&turnlane_testkit::mock_model::RecordedRequest) -> Reply {
+fn calling(scripts: &[&str]) -> impl Fn(&RecordedRequest) -> Reply + Send + Sync + use<> {
     let calls: Vec<(String, String)> = scripts
         .iter()
         .enumerate()
@@ -181,24 +181,18 @@ async fn rules_that_cannot_be_loaded_refuse_threads_and_turns() {
 }
 
 /// The first lines of a config file, before its tables.
-fn prepend(world: &World, folder: std::path::PathBuf, lines: &str) {
+fn prepend(folder: &std::path::Path, lines: &str) {
     let file = folder.join("config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{lines}\n{text}")).unwrap();
-    assert!(file.starts_with(world.home.turnlane()) || file.starts_with(world.home.codex()));
 }
 
 #[tokio::test]
 async fn default_permissions_win_over_the_mode_of_a_lower_file() {
     let world = World::new(calling(&[])).await;
+    prepend(&world.home.codex(), "sandbox_mode = \"danger-full-access\"");
     prepend(
-        &world,
-        world.home.codex(),
-        "sandbox_mode = \"danger-full-access\"",
-    );
-    prepend(
-        &world,
-        world.home.turnlane(),
+        &world.home.turnlane(),
         "default_permissions = \":read-only\"",
     );
     let mut client = world.client().await;
@@ -308,6 +302,17 @@ async fn a_local_model_is_the_only_one_that_is_asked() {
     ran(with(&mine, Some(&url)), b"").await;
     assert_eq!(local.requests()[3].model(), "mine");
 
+    assert!(cloud.mock.requests().is_empty());
+    let connected = std::future::poll_fn(|context| {
+        let accepted = proxy.poll_accept(context);
+        std::task::Poll::Ready(accepted.is_ready())
+    });
+    assert!(!connected.await, "no request went through the proxy");
+}
+
+#[tokio::test]
+async fn a_local_model_elsewhere_is_refused_before_a_thread_exists() {
+    let cloud = World::new(calling(&[])).await;
     for (arguments, base_url, reason) in [
         (
             &["--oss", "p"][..],
@@ -339,14 +344,13 @@ async fn a_local_model_is_the_only_one_that_is_asked() {
              http://192.0.2.1/v1; name a loopback address, or leave --oss out",
         ),
     ] {
-        ran(with(arguments, base_url), b"").await.is_refused(reason);
+        let mut spec = cloud.spec(arguments);
+        if let Some(url) = base_url {
+            spec = spec.env("CODEX_OSS_BASE_URL", url);
+        }
+        ran(spec, b"").await.is_refused(reason);
     }
     assert!(cloud.mock.requests().is_empty());
-    let connected = std::future::poll_fn(|context| {
-        let accepted = proxy.poll_accept(context);
-        std::task::Poll::Ready(accepted.is_ready())
-    });
-    assert!(!connected.await, "no request went through the proxy");
 }
 
 #[tokio::test]

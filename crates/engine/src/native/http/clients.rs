@@ -109,9 +109,10 @@ impl Clients {
             provider: provider.id.clone(),
             connect_timeout: provider.limits.connect_timeout,
             trust: Trust::for_address(&provider.base_url),
-            route: match provider.base_url.is_local() {
-                true => Route::Direct,
-                false => Route::AsConfigured,
+            route: if provider.base_url.is_local() {
+                Route::Direct
+            } else {
+                Route::AsConfigured
             },
         };
         if let Some(client) = self.made().get(&key) {

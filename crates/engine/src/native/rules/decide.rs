@@ -93,16 +93,13 @@ impl RuleSet {
             return;
         };
         let every: Vec<usize>;
-        let candidates = match Wildcard::of(first) {
-            Some(_) => {
-                every = (0..self.prefixes.len()).collect();
-                every.as_slice()
-            }
-            None => {
-                // zsh replaces `=name` by the path of the program.
-                let name = base_name(first).trim_start_matches('=');
-                self.by_program.get(name).map_or(&[][..], Vec::as_slice)
-            }
+        let candidates = if Wildcard::of(first).is_some() {
+            every = (0..self.prefixes.len()).collect();
+            every.as_slice()
+        } else {
+            // zsh replaces `=name` by the path of the program.
+            let name = base_name(first).trim_start_matches('=');
+            self.by_program.get(name).map_or(&[][..], Vec::as_slice)
         };
         for rule in candidates
             .iter()

@@ -232,9 +232,10 @@ impl Splitter {
             if LAUNCHERS.contains(&program) || program.starts_with("ld-") || program == "ld.so" {
                 return self.launcher(arguments, depth);
             }
-            let behind = match MORE_WRAPPERS.contains(&program) {
-                true => Some(wrappers::behind_options(arguments, &[])),
-                false => wrappers::unwrapped(program, arguments),
+            let behind = if MORE_WRAPPERS.contains(&program) {
+                Some(wrappers::behind_options(arguments, &[]))
+            } else {
+                wrappers::unwrapped(program, arguments)
             };
             let Some(behind) = behind else {
                 return;

@@ -33,10 +33,8 @@ pub(super) fn check(file: &RuleFile, index: usize, examples: &Examples) -> Resul
         for example in argument.list()? {
             let words = words_of(argument, example)?;
             if alone.matches_words(&words) != expected {
-                let problem = match expected {
-                    true => format!("example is not matched by the rule: {}", words.join(" ")),
-                    false => format!("example is matched by the rule: {}", words.join(" ")),
-                };
+                let is = if expected { "is not" } else { "is" };
+                let problem = format!("example {is} matched by the rule: {}", words.join(" "));
                 return argument.error(&problem);
             }
         }
