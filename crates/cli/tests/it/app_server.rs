@@ -236,7 +236,7 @@ pub(crate) fn run_what_is_said(request: &RecordedRequest) -> Reply {
 
 /// A model that makes the calls that the last user text lists as `[[name, arguments], …]`, and then
 /// says `done`.
-fn call_what_is_said(request: &RecordedRequest) -> Reply {
+pub(crate) fn call_what_is_said(request: &RecordedRequest) -> Reply {
     let answered = request
         .input()
         .last()

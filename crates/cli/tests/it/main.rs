@@ -24,6 +24,7 @@ mod run_cli;
 mod schema;
 mod serve;
 mod thread_cli;
+mod wall;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
 
