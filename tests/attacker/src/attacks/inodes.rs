@@ -16,7 +16,6 @@ const FS_IOC_ENABLE_VERITY: usize = 0x4080_6685;
 const FS_IOC_SET_ENCRYPTION_POLICY: usize = 0x800c_6613;
 const EXT4_IOC_SETVERSION: usize = 0x4008_6604;
 const EXT4_IOC_MIGRATE: usize = 0x6609;
-const EXT4_IOC_ALLOC_DA_BLKS: usize = 0x660c;
 const FIFREEZE: usize = 0xc004_5877;
 const BTRFS_IOC_SUBVOL_CREATE: usize = 0x5000_940e;
 const FS_NODUMP_FL: libc::c_long = 0x40;
@@ -51,7 +50,6 @@ pub(super) fn change_flags(scene: &Scene) -> Verdict {
             ("verity", FS_IOC_ENABLE_VERITY, at(&verity)),
             ("encryption", FS_IOC_SET_ENCRYPTION_POLICY, at(&policy)),
             ("migration", EXT4_IOC_MIGRATE, 0),
-            ("allocation", EXT4_IOC_ALLOC_DA_BLKS, 0),
             ("subvolume", BTRFS_IOC_SUBVOL_CREATE, at(&subvolume)),
         ] {
             match ioctl(number, argument) {

@@ -167,7 +167,10 @@ impl Objects {
             ),
             (
                 "key",
-                format!("{read:?} {value:?} {}", String::from_utf8_lossy(&described)),
+                format!(
+                    "{read:?} {value:?} {}",
+                    String::from_utf8_lossy(&described).trim_end_matches('\0')
+                ),
             ),
             ("posix queue", self.posix_messages()),
             ("posix memory", shared),

@@ -98,7 +98,6 @@ async fn without_a_sandbox_the_attacks_succeed_and_are_noticed() {
         "tcp connections",
         "outside/file",
         "outside/spare",
-        "keys.env",
         "planted in the home",
     ] {
         assert!(changes.contains(noticed), "{noticed} in {changes}");
