@@ -177,6 +177,13 @@ impl TestClient {
                     self.keep(&frame);
                     return Ok(Some(()));
                 }
+                // A server closes a websocket whose client is silent for a minute; commands take longer.
+                Ok(Some(Inbound::Ping(payload))) if self.writer.is_some() => {
+                    if let Some(writer) = &mut self.writer {
+                        writer.push_pong(&payload);
+                    }
+                    self.flush().await?;
+                }
                 Ok(Some(Inbound::Close(_)) | None) | Err(_) => return Ok(None),
                 Ok(Some(_)) => {}
             }

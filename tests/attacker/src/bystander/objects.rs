@@ -105,12 +105,14 @@ impl Objects {
         let id = |answer: Answer| answer.unwrap_or(-1).to_string();
         let port = self.tcp.local_addr().map_or(0, |address| address.port());
         let queue = self.queue.map_or(String::new(), |_| self.name.clone());
+        let namespace = fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
         let terminal = self.terminal.as_ref();
         let pts = terminal.map_or(String::new(), |terminal| terminal.path.clone());
         let pts_fd = terminal.map_or(-1, |terminal| terminal.line.as_raw_fd());
         let places = [
             ("bystander", std::process::id().to_string()),
             ("outside", directory.clone()),
+            ("ipc-namespace", namespace.to_string_lossy().into_owned()),
             ("shm", id(self.shm)),
             ("msg", id(self.msg)),
             ("sem", id(self.sem)),
@@ -313,11 +315,27 @@ impl Terminal {
         let controller = i64::from(controller);
         let typed = [controller as usize, typed.as_ptr() as usize, typed.len()];
         sys(libc::SYS_write, &typed).ok()?;
-        Some(Self {
+        let terminal = Self {
             controller,
             line,
             path,
-        })
+        };
+        terminal.settle();
+        Some(terminal)
+    }
+
+    /// Waits, for a second at most, until the kernel has passed on and echoed what was typed.
+    fn settle(&self) {
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        for _ in 0..1_000 {
+            if self.state().starts_with("7 unread, 8 shown") {
+                return;
+            }
+            let _ = sys(libc::SYS_nanosleep, &[at(&pause), 0]);
+        }
     }
 
     /// Unread bytes in both directions and the settings.

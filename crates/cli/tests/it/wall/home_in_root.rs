@@ -27,7 +27,8 @@ async fn every_cell(user: User) {
             let mut column = match gate.run(&world, route, policy, &script).await {
                 Ok(output) => read(&output),
                 // A policy that cannot hide the home is refused, which is as good.
-                Err(_) => vec![("start".to_owned(), Cell::Held)],
+                Err(why) if why.contains("sandbox") => vec![("start".to_owned(), Cell::Held)],
+                Err(why) => vec![("start".to_owned(), Cell::Broken(why))],
             };
             let after = bystander.state(&world).await;
             let cell = match changes(&before, &after) {

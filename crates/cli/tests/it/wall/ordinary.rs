@@ -223,6 +223,7 @@ async fn every_program(user: User) {
         };
         let cell = if works(&without) {
             let script = framed(&world, program, &directory("confined"));
+            gate.reconnect().await;
             let inside = confined(&mut gate, &world, program, &script).await;
             if works(&inside) {
                 Cell::Held

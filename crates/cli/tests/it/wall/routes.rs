@@ -134,6 +134,13 @@ impl Gate {
         }
     }
 
+    /// Takes new connections. A server drops a client that does not answer its pings, as a test does
+    /// not while it waits for something else.
+    pub(crate) async fn reconnect(&mut self) {
+        self.client = self.daemon.client().await;
+        self.exec_client = self.exec_server.exec_client().await;
+    }
+
     /// Runs a script of `sh` in the workspace of a world.
     pub(crate) async fn run(
         &mut self,
@@ -265,6 +272,7 @@ impl Gate {
 
     /// Proves that both servers still answer.
     pub(crate) async fn check(&mut self) {
+        self.reconnect().await;
         ok(&mut self.client, "thread/list", json!({})).await;
         let status = self.exec_client.call("environment/status", json!({})).await;
         assert_eq!(status.unwrap()["result"]["status"], "ready");
