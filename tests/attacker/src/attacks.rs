@@ -50,6 +50,7 @@ pub(crate) const ALL: &[(&str, Attack)] = &[
     ("posix-ipc", ipc::posix),
     ("keyring", ipc::keyring),
     ("terminals", devices::terminals),
+    ("consoles", devices::consoles),
     ("block-devices", devices::block),
     ("device-control", devices::control),
     ("secrets-in-environment", own::environment),

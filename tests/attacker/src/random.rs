@@ -11,6 +11,8 @@
 mod calls;
 mod pool;
 
+use std::ffi::CStr;
+
 use crate::json;
 use crate::scene::Scene;
 use crate::sys::{at, checked, into, opens, sys};
@@ -71,7 +73,11 @@ pub(crate) fn run(scene: &str, seed: &str, seconds: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Refuses to run where a random call could reach the machine.
+/// Directories that programs of others use.
+const SHARED: [&CStr; 5] = [c"/tmp", c"/var/tmp", c"/dev/shm", c"/etc", c"/"];
+
+/// Refuses to run where a random call could reach the machine: without the filter, with more
+/// capabilities than the sandbox leaves, or where a shared directory is writable.
 fn confined(scene: &Scene) -> Result<(), String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let has = |line: &str| status.lines().any(|known| known == line);
@@ -83,6 +89,11 @@ fn confined(scene: &Scene) -> Result<(), String> {
     let outside = opens(&scene.path("outside", "file"), libc::O_WRONLY);
     if !has("NoNewPrivs:\t1") || !has("Seccomp:\t2") || !few || outside.is_ok() {
         return Err("random calls are made in a sandbox only".to_owned());
+    }
+    for shared in SHARED {
+        if opens(shared, libc::O_RDWR | libc::O_TMPFILE).is_ok() {
+            return Err(format!("{shared:?} is writable, and others use it"));
+        }
     }
     Ok(())
 }

@@ -260,7 +260,7 @@ async fn question(client: &mut TestClient, turn: &str) -> Value {
     client.find("a question", asks).await.unwrap()
 }
 
-async fn decide(client: &mut TestClient, question: &Value, decision: &str) {
+pub(crate) async fn decide(client: &mut TestClient, question: &Value, decision: &str) {
     let answer = json!({"id": question["id"], "result": {"decision": decision}});
     client.send(&answer).await.unwrap();
 }

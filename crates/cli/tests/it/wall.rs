@@ -1,7 +1,7 @@
 //! The wall: an attacker in the sandbox, through every route, under every policy, as every user.
 //!
 //! The attacker is a program of its own (`tests/attacker`), built here on first use. `matrix` tries
-//! every attack in every cell, `swap` what takes two commands, `random` random system calls, and
+//! every attack in every cell, `swap` and `session` what takes two commands, `random` random system calls, and
 //! `ordinary` that programs people use still work. A cell that the machine cannot have is skipped
 //! aloud; a cell in which anything outside was reached fails its test.
 
@@ -11,6 +11,7 @@ mod matrix;
 mod ordinary;
 mod random;
 mod routes;
+mod session;
 mod swap;
 mod table;
 mod world;

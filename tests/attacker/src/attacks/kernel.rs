@@ -263,7 +263,6 @@ pub(super) fn settings(_: &Scene) -> Verdict {
         "/dev/kmsg",
         "/dev/mem",
         "/dev/port",
-        "/dev/watchdog",
     ] {
         tries.must_fail(
             format!("open {path}"),

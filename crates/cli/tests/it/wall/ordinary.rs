@@ -1,8 +1,8 @@
 //! Programs that people use work in the sandbox.
 //!
-//! Each program is a script in `programs`, run in an empty directory of the workspace. It is tried
-//! without a sandbox first: one that is missing or does not work there is skipped aloud. A program that
-//! works outside and not inside fails the test.
+//! Each program is a script in `programs`, run in an empty directory of the workspace. One that fails is
+//! tried again without a sandbox: if it is missing or does not work there either, it is skipped aloud. A
+//! program that works outside and not inside fails the test.
 
 use std::fs;
 use std::path::Path;
@@ -83,6 +83,12 @@ const PROGRAMS: &[Program] = &[
         "python3 -m venv v && v/bin/python -c 'print(1)'",
     ),
     program(
+        "bash -c reads no .bashrc",
+        WRITE,
+        // Without a level it is the outermost shell, which looks whether it was started over a network.
+        "! env -u SHLVL bash -c 'echo ran' 2>&1 | grep bashrc-was-read",
+    ),
+    program(
         "python multiprocessing",
         WRITE,
         include_str!("programs/python_pool.sh"),
@@ -135,18 +141,20 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// The script in a directory of its own, with a last line if nothing failed.
+/// Puts the script into a directory of its own; the command that runs it and says if nothing failed.
 fn framed(world: &World, program: &Program, directory: &Path) -> String {
+    fs::create_dir(directory).unwrap();
+    fs::write(directory.join("program.sh"), program.script).unwrap();
+    world.hand_over(directory);
     // Rustup finds its toolchains by the home of whoever runs the tests.
     let home = std::env::var("HOME").unwrap_or_default();
     let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{home}/.rustup"));
     format!(
         "export RUSTUP_HOME='{rustup}' CARGO_HOME='{0}/.cargo' CARGO_TARGET_DIR='{0}/target' \
          HOME='{1}' npm_config_cache='{0}/.npm' npm_config_update_notifier=false\n\
-         cd '{0}' || exit 1\n(\n{2}\n) && echo {DONE}",
+         cd '{0}' && bash program.sh && echo {DONE}",
         directory.display(),
         world.path("user").display(),
-        program.script
     )
 }
 
@@ -207,33 +215,25 @@ async fn every_program(user: User) {
     make_repository(&world).await;
     let mut column = Vec::new();
     for (index, program) in PROGRAMS.iter().enumerate() {
-        let directory = |how: &str| {
-            let directory = world.root().join(format!("{how}-{index}"));
-            fs::create_dir(&directory).unwrap();
-            world.hand_over(&directory);
-            directory
-        };
-        // Without a terminal there is nothing to compare with.
-        let without = match program.io {
-            Io::Terminal => Ok(DONE.to_owned()),
-            Io::Pipes => {
-                let script = framed(&world, program, &directory("alone"));
-                alone(&world, &script).await
-            }
-        };
-        let cell = if works(&without) {
-            let script = framed(&world, program, &directory("confined"));
-            gate.reconnect().await;
-            let inside = confined(&mut gate, &world, program, &script).await;
-            if works(&inside) {
-                Cell::Held
-            } else {
-                Cell::Broken(tail(&inside))
-            }
+        let directory = |how: &str| world.root().join(format!("{how}-{index}"));
+        let script = framed(&world, program, &directory("confined"));
+        gate.reconnect().await;
+        let inside = confined(&mut gate, &world, program, &script).await;
+        let cell = if works(&inside) {
+            Cell::Held
+        } else if program.io == Io::Terminal {
+            // Without a terminal there is nothing to compare with.
+            Cell::Broken(tail(&inside))
         } else {
-            let why = format!("fails without a sandbox too: {}", tail(&without));
-            skipped(format_args!("{}: {why}", program.name));
-            Cell::Skipped(why)
+            let script = framed(&world, program, &directory("alone"));
+            let without = alone(&world, &script).await;
+            if works(&without) {
+                Cell::Broken(tail(&inside))
+            } else {
+                let why = format!("fails without a sandbox too: {}", tail(&without));
+                skipped(format_args!("{}: {why}", program.name));
+                Cell::Skipped(why)
+            }
         };
         column.push((program.name.to_owned(), cell));
     }

@@ -142,7 +142,7 @@ impl World {
                 "{\"OPENAI_API_KEY\":\"key-of-codex\"}",
             ),
             (self.path("user/.profile"), "# dotfile\n"),
-            (self.path("user/.bashrc"), "# dotfile\n"),
+            (self.path("user/.bashrc"), "echo bashrc-was-read\n"),
         ] {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -167,6 +167,8 @@ impl World {
 
     /// Empties the workspace, but for a home in it, and puts two files there.
     pub(crate) fn renew_root(&self) {
+        // A command may have changed the mode of its own workspace.
+        fs::set_permissions(self.root(), fs::Permissions::from_mode(0o755)).unwrap();
         for entry in fs::read_dir(self.root()).unwrap() {
             let path = entry.unwrap().path();
             if self.home().starts_with(&path) {
