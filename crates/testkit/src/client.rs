@@ -170,12 +170,24 @@ impl TestClient {
 
     /// Reads until one message was kept; `None` at the end of the connection.
     async fn receive(&mut self, what: &str) -> Result<Option<()>, Error> {
+        // One deadline for all of it: pings must not prolong a wait in vain.
+        let read = within(what, DEADLINE, self.read_message()).await;
+        read.map_err(|error| error.seeing(&self.seen()))?
+    }
+
+    async fn read_message(&mut self) -> Result<Option<()>, Error> {
         loop {
-            let next = within(what, DEADLINE, self.reader.next()).await;
-            match next.map_err(|error| error.seeing(&self.seen()))? {
+            match self.reader.next().await {
                 Ok(Some(Inbound::Message(frame))) => {
                     self.keep(&frame);
                     return Ok(Some(()));
+                }
+                // A server closes a websocket whose client is silent for a minute; commands take longer.
+                Ok(Some(Inbound::Ping(payload))) => {
+                    if let Some(writer) = &mut self.writer {
+                        writer.push_pong(&payload);
+                        self.flush().await?;
+                    }
                 }
                 Ok(Some(Inbound::Close(_)) | None) | Err(_) => return Ok(None),
                 Ok(Some(_)) => {}

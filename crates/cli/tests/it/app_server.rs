@@ -236,7 +236,7 @@ pub(crate) fn run_what_is_said(request: &RecordedRequest) -> Reply {
 
 /// A model that makes the calls that the last user text lists as `[[name, arguments], …]`, and then
 /// says `done`.
-fn call_what_is_said(request: &RecordedRequest) -> Reply {
+pub(crate) fn call_what_is_said(request: &RecordedRequest) -> Reply {
     let answered = request
         .input()
         .last()
@@ -260,7 +260,7 @@ async fn question(client: &mut TestClient, turn: &str) -> Value {
     client.find("a question", asks).await.unwrap()
 }
 
-async fn decide(client: &mut TestClient, question: &Value, decision: &str) {
+pub(crate) async fn decide(client: &mut TestClient, question: &Value, decision: &str) {
     let answer = json!({"id": question["id"], "result": {"decision": decision}});
     client.send(&answer).await.unwrap();
 }

@@ -60,6 +60,11 @@ fn obey(request: &RecordedRequest) -> Reply {
         });
         return Reply::of([Item::function_call("exec_command", arguments).call_id("asked")]);
     }
+    if let Some(file) = said.strip_prefix("patch ") {
+        let input = format!("*** Begin Patch\n*** Add File: {file}\n+new\n*** End Patch\n");
+        let arguments = json!({"input": input});
+        return Reply::of([Item::function_call("apply_patch", arguments).call_id("patched")]);
+    }
     if let Some(file) = said.strip_prefix("touch ") {
         return call(&format!("touch {file}"));
     }

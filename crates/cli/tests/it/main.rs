@@ -25,6 +25,7 @@ mod run_cli;
 mod schema;
 mod serve;
 mod thread_cli;
+mod wall;
 
 use turnlane_testkit::{Output, ProcessSpec, TestProcess, wait};
 

@@ -59,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("turnlane-cli", ALL),
     ("turnlane-benchkit", &["turnlane-rpc", "turnlane-testkit"]),
+    ("turnlane-attacker", &[]),
     ("turnlane-testkit", &["turnlane-protocol", "turnlane-rpc"]),
 ];
 
