@@ -98,6 +98,7 @@ fn settings() -> Settings {
         approval_policy: ApprovalPolicy::OnRequest,
         approvals_reviewer: None,
         sandbox_policy: SandboxPolicy::DangerFullAccess,
+        permission_profile: None,
         effort: None,
         summary: None,
         personality: None,

@@ -27,6 +27,7 @@ use turnlane_store::{Census, Worker};
 use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
 use crate::defaults;
 use crate::home;
+use crate::peers;
 
 /// The database in our folder.
 pub(crate) const DATABASE: &str = "turnlane.db";
@@ -108,6 +109,7 @@ impl Assembly {
             hold: store.worker_lock()?.into_iter().collect(),
             hidden: home::hidden(home, codex_home),
             local_sockets: config.server.local_sockets,
+            key_variables: key_variables(&config.shared),
             state: Some(home::process_state(home)),
             ..turnlane_process::Options::default()
         })?;
@@ -145,7 +147,7 @@ impl Assembly {
                 OnInterrupt::Pause => AfterInterrupt::Pause,
             },
             features: turnlane_server::features(),
-            refuse_peer: None,
+            refuse_peer: Some(peers::refuse_confined(service.clone())),
         });
         Ok(Self {
             server,
@@ -184,6 +186,14 @@ impl Assembly {
         self.service.stop().await;
         Ok(())
     }
+}
+
+/// The variables that the key of the configured provider comes from. A provider that cannot be read
+/// fails its turns.
+fn key_variables(shared: &Map<String, Value>) -> Vec<String> {
+    let id = shared.get("model_provider").and_then(Value::as_str);
+    let provider = Provider::read(id.unwrap_or(defaults::PROVIDER), shared, &Map::new());
+    provider.map_or_else(|_| Vec::new(), |provider| provider.key_variables)
 }
 
 fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options {

@@ -15,6 +15,7 @@ mod defaults;
 mod home;
 mod linked;
 mod logging;
+mod peers;
 mod runtime;
 mod session;
 mod shown;

@@ -17,7 +17,7 @@ mod rulesets;
 mod tests;
 
 pub(crate) use self::denial::looks_denied;
-pub use self::landlock::ABI_MIN as LANDLOCK_ABI_MIN;
+pub use self::landlock::{ABI_MIN as LANDLOCK_ABI_MIN, ABI_SCOPES as LANDLOCK_ABI_SCOPES};
 pub(crate) use self::mount_points::{MountPoint, MountPoints, remove_left_behind};
 pub use self::policy::PathPolicy;
 pub(crate) use self::probed::Probed;

@@ -60,6 +60,14 @@ pub struct Settings {
     pub developer_instructions: Option<String>,
 }
 
+/// Returns true if `path` is another name of `directory`, which was resolved when the thread began. A
+/// client that works in a linked directory names it by the link with every turn. The same name is not
+/// resolved again: what it leads to must not change.
+fn leads_to(path: &str, directory: &str) -> bool {
+    path != directory
+        && std::fs::canonicalize(path).is_ok_and(|found| found.as_os_str() == directory)
+}
+
 impl Settings {
     /// The settings after a turn with these params; an error when its names for the sandbox disagree,
     /// or when a permission profile is not one of the built-in ones.
@@ -80,7 +88,10 @@ impl Settings {
         let or = |new: &Option<String>, old: &Option<String>| new.clone().or_else(|| old.clone());
         Ok(Self {
             model: params.model.clone().unwrap_or_else(|| self.model.clone()),
-            cwd: params.cwd.clone().unwrap_or_else(|| self.cwd.clone()),
+            cwd: match &params.cwd {
+                Some(cwd) if !leads_to(cwd, &self.cwd) => cwd.clone(),
+                Some(_) | None => self.cwd.clone(),
+            },
             runtime_workspace_roots: params
                 .runtime_workspace_roots
                 .clone()

@@ -21,7 +21,7 @@ pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Setting
     check(over)?;
     let options = &cx.shared().options;
     let cwd = match &over.cwd {
-        Some(cwd) => absolute(cx, cwd)?,
+        Some(cwd) => resolved(absolute(cx, cwd)?),
         None => options.cwd.display().to_string(),
     };
     let wanted = Wanted {
@@ -36,6 +36,7 @@ pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Setting
         settings.runtime_workspace_roots = vec![settings.cwd.clone()];
     }
     apply(cx, &mut settings, over)?;
+    resolve_roots(&mut settings);
     Ok(settings)
 }
 
@@ -48,14 +49,34 @@ pub(crate) fn after(
     check(over)?;
     let mut settings = before.clone();
     if let Some(cwd) = &over.cwd {
-        settings.cwd = absolute(cx, cwd)?;
+        settings.cwd = resolved(absolute(cx, cwd)?);
         if settings.runtime_workspace_roots == [before.cwd.clone()] {
             settings.runtime_workspace_roots = vec![settings.cwd.clone()];
         }
     }
     apply_config(cx, &mut settings, over)?;
     apply(cx, &mut settings, over)?;
+    resolve_roots(&mut settings);
     Ok(settings)
+}
+
+/// Resolves the writable roots once, for as long as the thread has them. A link that takes the place of
+/// one later is refused by the spawn.
+fn resolve_roots(settings: &mut Settings) {
+    if let SandboxPolicy::WorkspaceWrite(limits) = &mut settings.sandbox_policy {
+        for root in &mut limits.writable_roots {
+            if std::path::Path::new(root.as_str()).is_absolute() {
+                *root = resolved(root.clone());
+            }
+        }
+    }
+}
+
+/// The directory without links; as it was given where it does not exist.
+fn resolved(directory: String) -> String {
+    let found = std::fs::canonicalize(&directory).ok();
+    let found = found.and_then(|found| found.into_os_string().into_string().ok());
+    found.unwrap_or(directory)
 }
 
 /// Takes the rights that `config` names. Only those: a thread that exists keeps what its caller does
@@ -138,7 +159,7 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
         }
     };
     if let Some(cwd) = &over.cwd {
-        let cwd = absolute(cx, cwd)?;
+        let cwd = resolved(absolute(cx, cwd)?);
         if settings.runtime_workspace_roots == [settings.cwd.clone()] {
             settings.runtime_workspace_roots = vec![cwd.clone()];
         }

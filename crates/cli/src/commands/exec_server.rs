@@ -18,7 +18,7 @@ use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener};
 use crate::args::{DialectArg, ExecServer};
 use crate::config::{ExecServerConfig, Layers};
 use crate::shown::{Colour, out};
-use crate::{home, runtime, signals};
+use crate::{home, peers, runtime, signals};
 
 /// The name of the token in our folder.
 const TOKEN_FILE: &str = "exec-server.token";
@@ -86,6 +86,10 @@ async fn serve(
         state: home.exists().then(|| home::process_state(home)),
         ..process_options(config)
     })?;
+    let listener = listener.map(|(listener, told)| {
+        let filter = peers::refuse_confined(service.clone());
+        (listener.refuse_peers(filter), told)
+    });
     let server = Server::new(service, options);
     let stop = CancellationToken::new();
     let signals = signals::stop_by_signals(stop.clone())?;

@@ -144,6 +144,11 @@ fn decisions(scope: Scope) -> BTreeMap<u32, Body> {
         decided.one(libc::SYS_clone, refuse_any(0, NAMESPACES));
         decided.one(libc::SYS_unshare, refuse_any(0, NAMESPACES | NEW_TIME));
         decided.one(libc::SYS_ioctl, ioctl());
+        // A lease on a file that may only be read stops its writers outside for as long as it lasts.
+        decided.one(
+            libc::SYS_fcntl,
+            refuse_value(1, libc::F_SETLEASE.unsigned_abs()),
+        );
         decided.processes();
         decided.modes();
     }
@@ -237,6 +242,16 @@ fn refuse_any(argument: u32, bits: u32) -> Body {
     vec![
         load_argument(argument),
         jump(JUMP_IF_ANY, bits, 0, 1),
+        answer(REFUSE),
+        answer(ALLOW),
+    ]
+}
+
+/// Refuses the call if the argument has this value.
+fn refuse_value(argument: u32, value: u32) -> Body {
+    vec![
+        load_argument(argument),
+        jump(JUMP_IF_EQUAL, value, 0, 1),
         answer(REFUSE),
         answer(ALLOW),
     ]

@@ -21,7 +21,7 @@ const ABI_TCP: u32 = 4;
 /// The first version with rights about the control of devices.
 const ABI_IOCTL: u32 = 5;
 /// The first version that keeps signals and abstract sockets inside.
-const ABI_SCOPES: u32 = 6;
+pub const ABI_SCOPES: u32 = 6;
 
 const EXECUTE: u64 = 1 << 0;
 const WRITE_FILE: u64 = 1 << 1;

@@ -22,7 +22,6 @@ use turnlane_protocol::policy::SandboxPolicy;
 use crate::connection::Connection;
 use crate::options::{PeerKind, Wanted};
 use crate::rights;
-use crate::settings;
 
 /// How long a process may run whose caller does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);

@@ -4,7 +4,9 @@
 //! better is absent is told as the process service found it.
 
 use serde_json::{Map, Value, json};
-use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
+use turnlane_process::{
+    ContainmentKind, LANDLOCK_ABI_SCOPES, MountsBy, Options, ProcessService, Report,
+};
 
 use super::{Finding, Mark, Part, sandbox};
 
@@ -43,6 +45,7 @@ fn contains(report: &Report) -> Part {
     for (kind, why) in &report.containment_absent {
         findings.push(Finding::new(Mark::No, kind.name(), why));
     }
+    findings.extend(default_limits(report));
     findings.push(if report.cgroup_controllers.is_empty() {
         let text = "no controllers: memory_max and pids_max are refused";
         Finding::new(Mark::No, "limits", text)
@@ -54,6 +57,22 @@ fn contains(report: &Report) -> Part {
         findings,
         facts: facts(report),
     }
+}
+
+/// Limits of a sandboxed command that names none itself.
+fn default_limits(report: &Report) -> impl Iterator<Item = Finding> + use<> {
+    let limits = &report.default_limits;
+    let found = [
+        ("pids_max", limits.pids_max.clone()),
+        ("memory_max", limits.memory_max.clone()),
+    ];
+    found.into_iter().filter_map(|(name, limit)| {
+        let limit = limit?;
+        Some(match limit.by {
+            Ok(by) => Finding::new(Mark::Yes, name, format!("{} by {}", limit.max, by.name())),
+            Err(why) => Finding::new(Mark::No, name, format!("no default limit: {why}")),
+        })
+    })
 }
 
 fn containment(kind: ContainmentKind) -> &'static str {

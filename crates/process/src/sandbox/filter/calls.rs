@@ -125,7 +125,7 @@ pub(super) const METADATA_OLD: &[c_long] = &[
 pub(super) const METADATA_OLD: &[c_long] = &[];
 
 /// Every use of a socket but `socket`, `socketpair`, `sendto` and the calls that a connected pair
-/// needs.
+/// needs. `shutdown` is one of those: Node ends the input of a child with it.
 pub(super) const SOCKETS: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_bind,
@@ -133,7 +133,6 @@ pub(super) const SOCKETS: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
-    libc::SYS_shutdown,
     libc::SYS_sendmmsg,
     libc::SYS_recvmmsg,
     libc::SYS_getsockopt,

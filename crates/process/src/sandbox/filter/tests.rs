@@ -221,6 +221,21 @@ fn ioctls_of_file_systems_only_read_and_terminals_take_no_input() {
 }
 
 #[test]
+fn no_lease_keeps_writers_of_a_file_waiting() {
+    let of = |command: i32| {
+        answers(
+            STRICTEST,
+            libc::SYS_fcntl,
+            &[3, u64::from(command.unsigned_abs())],
+        )
+    };
+    assert_eq!(of(libc::F_SETLEASE), REFUSE);
+    for command in [libc::F_GETFL, libc::F_DUPFD_CLOEXEC, libc::F_SETLK] {
+        assert_eq!(of(command), ALLOW, "{command}");
+    }
+}
+
+#[test]
 fn with_network_only_internet_sockets_are_made() {
     let of = |scope, family: i32, kind: u64, protocol: u64| {
         let arguments = [u64::from(family.unsigned_abs()), kind, protocol];
