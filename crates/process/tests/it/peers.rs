@@ -112,11 +112,11 @@ async fn a_socket_that_is_under_way_between_processes_is_not_taken_for_a_free_on
         return;
     }
     // Connects, sends the socket into the queue of another one and closes it.
-    let program = "import socket,sys,time,array\n\
+    let program = "import socket,sys,signal,array\n\
         c=socket.create_connection((sys.argv[1],int(sys.argv[2])))\n\
         a,b=socket.socketpair()\n\
         a.sendmsg([b\"x\"],[(socket.SOL_SOCKET,socket.SCM_RIGHTS,array.array(\"i\",[c.fileno()]))])\n\
-        c.close()\nprint(1,flush=True)\ntime.sleep(1000)";
+        c.close()\nprint(1,flush=True)\nsignal.pause()";
     for user in users() {
         for kind in KINDS {
             let Some(mut host) = host(user, kind).await else {
