@@ -80,8 +80,8 @@ impl Stage {
         let requests = self.mock.requests();
         let input = &requests.last().unwrap().body["input"];
         let outputs = input.as_array().unwrap().iter();
-        let outputs = outputs.filter(|item| item["type"] == "function_call_output");
-        outputs.last().unwrap()["output"].to_string()
+        let mut outputs = outputs.filter(|item| item["type"] == "function_call_output");
+        outputs.next_back().unwrap()["output"].to_string()
     }
 
     /// The names of the tools that the model was offered last.

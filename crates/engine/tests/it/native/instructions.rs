@@ -98,7 +98,7 @@ async fn a_turn_without_environments_offers_neither_commands_nor_files() {
     assert_eq!(requests[0].tool_names(), ["update_plan"]);
     assert_eq!(
         requests[1].tool_output("c").unwrap(),
-        "unsupported call: exec_command"
+        "No usable execution environment is available."
     );
     assert!(!bench.cwd.path().join("ran").exists());
 }
