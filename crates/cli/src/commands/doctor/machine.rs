@@ -4,9 +4,7 @@
 //! better is absent is told as the process service found it.
 
 use serde_json::{Map, Value, json};
-use turnlane_process::{
-    ContainmentKind, LANDLOCK_ABI_SCOPES, MountsBy, Options, ProcessService, Report,
-};
+use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
 
 use super::{Finding, Mark, Part, sandbox};
 

@@ -6,7 +6,7 @@
 //! new field of the report, add a row to [`protections`].
 
 use serde_json::{Map, Value, json};
-use turnlane_process::{MountsBy, Report};
+use turnlane_process::{LANDLOCK_ABI_SCOPES, MountsBy, Report};
 
 use super::{Finding, Mark, Part};
 
@@ -15,6 +15,8 @@ use super::{Finding, Mark, Part};
 enum Absence {
     /// Turns whose sandbox needs it are refused.
     Refuses,
+    /// Commands run without it, and people are told.
+    Told,
 }
 
 /// One row of the table.
@@ -37,23 +39,40 @@ fn protections(report: &Report) -> Vec<Protection> {
     vec![
         Protection {
             name: "landlock",
-            effect: "writes only where the sandbox allows it",
+            effect: "writes only where the sandbox allows it, no disks and no terminals of others",
             state: (report.landlock.clone()).map(|version| format!("version {version}")),
             absence: Absence::Refuses,
         },
         Protection {
             name: "seccomp",
-            effect: "no network unless allowed, no system call that leads out",
+            effect: "no network unless allowed, no other processes, keys, shared memory or set-id bits",
             state: (report.seccomp.clone()).map(|()| "filters work".to_owned()),
             absence: Absence::Refuses,
         },
         Protection {
             name: "mounts",
-            effect: "paths such as .git stay read-only inside writable ones",
+            effect: "the home is invisible, .git stays read-only inside writable directories",
             state: mounts.map_err(Clone::clone),
             absence: Absence::Refuses,
         },
+        Protection {
+            name: "scopes",
+            effect: "no signals and no abstract sockets to the outside",
+            state: scopes(report),
+            absence: Absence::Told,
+        },
     ]
+}
+
+fn scopes(report: &Report) -> Result<String, String> {
+    match &report.landlock {
+        Ok(abi) if *abi >= LANDLOCK_ABI_SCOPES => Ok(format!("Landlock version {abi}")),
+        Ok(abi) => Err(format!(
+            "commands can signal other processes of this user: Landlock version {abi} cannot \
+             prevent it, version {LANDLOCK_ABI_SCOPES} can (Linux 6.12)"
+        )),
+        Err(why) => Err(why.clone()),
+    }
 }
 
 /// The table for people, and the same for programs under `sandbox`.
@@ -81,5 +100,6 @@ fn finding(row: &Protection) -> Finding {
         (Ok(by), _) => Finding::new(Mark::Yes, row.name, format!("{} ({by})", row.effect)),
         (Err(why), Absence::Refuses) => Finding::new(Mark::Broken, row.name, why)
             .next("turns in a sandbox that needs it are refused"),
+        (Err(why), Absence::Told) => Finding::new(Mark::No, row.name, why),
     }
 }
