@@ -34,9 +34,9 @@ pub(crate) fn shorten(thread: &mut Thread) {
         shortened(detail, NAME_BYTES_MAX);
     }
     if let Some(git) = &mut thread.git_info {
-        for text in [&mut git.branch, &mut git.origin_url, &mut git.sha] {
-            text.iter_mut()
-                .for_each(|text| shortened(text, NAME_BYTES_MAX));
+        let texts = [&mut git.branch, &mut git.origin_url, &mut git.sha];
+        for text in texts.into_iter().flatten() {
+            shortened(text, NAME_BYTES_MAX);
         }
     }
     if let Some(environments) = &mut thread.environments {
@@ -51,9 +51,9 @@ fn shorten_environment(environment: &mut ThreadEnvironment) {
     shortened(&mut environment.cwd, PATH_BYTES_MAX);
     if let Some(roots) = &mut environment.runtime_workspace_roots {
         roots.truncate(ROOTS_MAX);
-        roots
-            .iter_mut()
-            .for_each(|root| shortened(root, PATH_BYTES_MAX));
+        for root in roots {
+            shortened(root, PATH_BYTES_MAX);
+        }
     }
 }
 
@@ -61,8 +61,9 @@ fn shorten_environment(environment: &mut ThreadEnvironment) {
 pub(crate) fn shorten_queue(queue: &mut QueueSummary) {
     if let Some(paused) = &mut queue.paused {
         shortened(&mut paused.reason, REASON_BYTES_MAX);
-        let by = paused.by.as_mut();
-        by.into_iter().for_each(|by| shortened(by, NAME_BYTES_MAX));
+        if let Some(by) = &mut paused.by {
+            shortened(by, NAME_BYTES_MAX);
+        }
     }
     if let Some(waiting) = &mut queue.waiting {
         shortened(&mut waiting.message, REASON_BYTES_MAX);

@@ -15,30 +15,32 @@ fn with(mut params: Value, member: &str, value: Value) -> Value {
     params
 }
 
-/// Every method that stores or repeats a text: its params, and the members with their bounds.
-fn texts(thread: &str) -> Vec<(&'static str, Value, Vec<(&'static str, usize)>)> {
-    let named = json!({"threadId": thread});
-    let overrides = || {
-        vec![
-            ("model", 1024),
-            ("modelProvider", 1024),
-            ("cwd", 4096),
-            ("permissions", 1024),
-            ("serviceTier", 1024),
-        ]
-    };
-    let start = [
-        overrides(),
-        vec![
-            ("threadSource", 1024),
-            ("serviceName", 1024),
-            ("engine", 1024),
-            ("binding", 1024),
-            ("supersedes", 1024),
-        ],
+/// Members of params with their bounds in bytes.
+type Members = Vec<(&'static str, usize)>;
+
+fn of_overrides() -> Members {
+    vec![
+        ("model", 1024),
+        ("modelProvider", 1024),
+        ("cwd", 4096),
+        ("permissions", 1024),
+        ("serviceTier", 1024),
+    ]
+}
+
+fn of_start() -> Members {
+    let own = vec![
+        ("threadSource", 1024),
+        ("serviceName", 1024),
+        ("engine", 1024),
+        ("binding", 1024),
+        ("supersedes", 1024),
     ];
-    let fork = vec![("lastTurnId", 1024), ("beforeTurnId", 1024)];
-    let of_turn = vec![
+    [of_overrides(), own].concat()
+}
+
+fn of_turn() -> Members {
+    vec![
         ("cwd", 4096),
         ("model", 1024),
         ("effort", 1024),
@@ -50,16 +52,26 @@ fn texts(thread: &str) -> Vec<(&'static str, Value, Vec<(&'static str, usize)>)>
         ("turnTrigger", 1024),
         ("parentTurnId", 1024),
         ("rootTurnId", 1024),
-    ];
+    ]
+}
+
+/// Every method that stores or repeats a text: its params, and the members with their bounds.
+fn texts(thread: &str) -> Vec<(&'static str, Value, Members)> {
+    let named = json!({"threadId": thread});
+    let fork = vec![("lastTurnId", 1024), ("beforeTurnId", 1024)];
     let page = || vec![("cursor", 1024)];
     vec![
-        ("thread/start", json!({}), start.concat()),
+        ("thread/start", json!({}), of_start()),
         (
             "thread/resume",
             named.clone(),
-            [overrides(), vec![("epoch", 1024)]].concat(),
+            [of_overrides(), vec![("epoch", 1024)]].concat(),
         ),
-        ("thread/fork", named.clone(), [overrides(), fork].concat()),
+        (
+            "thread/fork",
+            named.clone(),
+            [of_overrides(), fork].concat(),
+        ),
         ("thread/name/set", named.clone(), vec![("name", 1024)]),
         ("thread/read", json!({}), vec![("threadId", 1024)]),
         (
@@ -79,7 +91,7 @@ fn texts(thread: &str) -> Vec<(&'static str, Value, Vec<(&'static str, usize)>)>
             named.clone(),
             vec![("cwd", 4096), ("model", 1024)],
         ),
-        ("turn/start", turn(thread, "hi"), of_turn),
+        ("turn/start", turn(thread, "hi"), of_turn()),
         (
             "turn/steer",
             turn(thread, "hi"),
