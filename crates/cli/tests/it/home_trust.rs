@@ -156,6 +156,7 @@ async fn the_settings_of_codex_are_obeyed_only_where_nobody_else_wrote_them() {
     refused_by(servers, &home, "is a device, not a regular file").await;
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    mode(&path, 0o600);
     refused_by(servers, &home, "is longer than ").await;
     // Settings that only Codex reads are not asked for.
     file(home.codex().join("AGENTS.md"), 0o644);

@@ -3,6 +3,7 @@
 //! What the machine offers differs from machine to machine and is left out of the snapshots.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -86,7 +87,9 @@ async fn what_is_broken_is_said_with_what_to_do() {
     file.write_all(&[0x5a; 4096]).unwrap();
     drop(file);
     let config = person.home.turnlane().join("config.toml");
-    std::fs::write(config, "[queue]\nmax_depth = \"many\"\n").unwrap();
+    std::fs::write(&config, "[queue]\nmax_depth = \"many\"\n").unwrap();
+    // Whatever the umask of this process is.
+    std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (text, report) = examined(&person, &[]).await;
     let problems = report["problems"].as_array().unwrap();
     let broken: Vec<_> = problems
