@@ -179,8 +179,8 @@ impl Decisions {
 
     /// Limits, priorities and scheduling of other processes.
     fn processes(&mut self) {
-        self.one(libc::SYS_prlimit64, prlimit());
         for call in [
+            libc::SYS_prlimit64,
             libc::SYS_sched_setaffinity,
             libc::SYS_sched_setscheduler,
             libc::SYS_sched_setparam,
@@ -280,24 +280,6 @@ fn creating(flags: u32, mode: u32) -> Body {
     ];
     body.extend(refuse_any(mode, SET_ID));
     body
-}
-
-/// Lets a process change its own limits and read those of others.
-fn prlimit() -> Body {
-    const PID: u32 = 0;
-    const NEW_LIMIT: u32 = 2;
-    vec![
-        load_argument(PID),
-        jump(JUMP_IF_EQUAL, 0, 0, 1),
-        answer(ALLOW),
-        load_argument(NEW_LIMIT),
-        jump(JUMP_IF_EQUAL, 0, 1, 0),
-        answer(REFUSE),
-        load_upper_half(NEW_LIMIT),
-        jump(JUMP_IF_EQUAL, 0, 1, 0),
-        answer(REFUSE),
-        answer(ALLOW),
-    ]
 }
 
 /// Only local sockets of the kinds that must be connected before they can send: a datagram can be sent

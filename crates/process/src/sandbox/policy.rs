@@ -147,7 +147,9 @@ impl Rules {
                             rules.add(path, rule.access);
                         }
                         Some(path) => rules.add_protected(&rule.path, path, rule.access)?,
-                        None if rule.missing == MissingPath::Skip => {}
+                        None if rule.missing == MissingPath::Skip => {
+                            rules.protect_missing(&rule.path)?;
+                        }
                         None => return Err(refused(&rule.path).os(libc::ENOENT)),
                     }
                 }
@@ -332,6 +334,22 @@ impl Rules {
         Ok(())
     }
 
+    /// A rule about a protected name that does not exist: it may not come to exist either.
+    fn protect_missing(&mut self, given: &Path) -> Result<(), SpawnError> {
+        let name = given
+            .file_name()
+            .filter(|name| PROTECTED.iter().any(|known| name == known));
+        if let (Some(name), Some(parent)) = (name, given.parent())
+            && let Some(parent) = canonical(parent)?
+            && parent.is_dir()
+        {
+            let path = parent.join(name);
+            self.missing.insert(path.clone());
+            self.add(path, Access::Read);
+        }
+        Ok(())
+    }
+
     fn add_writable(&mut self, path: PathBuf, given: &Path) -> Result<(), SpawnError> {
         if path == Path::new("/") {
             return Err(refused(given).because("the root directory cannot be a writable root"));
@@ -388,7 +406,8 @@ impl Rules {
 
     /// Protected names that need a mount point of their own for as long as a command runs.
     pub(super) fn missing(&self) -> impl Iterator<Item = &Path> {
-        self.missing.iter().map(PathBuf::as_path)
+        let missing = self.missing.iter().map(PathBuf::as_path);
+        missing.filter(|path| self.around(path) == Access::Write)
     }
 
     /// Whether it is a protected name that does not exist.

@@ -61,14 +61,18 @@ fn contains(report: &Report) -> Part {
 fn default_limits(report: &Report) -> impl Iterator<Item = Finding> + use<> {
     let limits = &report.default_limits;
     let found = [
-        ("pids_max", limits.pids_max.clone()),
-        ("memory_max", limits.memory_max.clone()),
+        ("pids", limits.pids_max.clone()),
+        ("memory", limits.memory_max.clone()),
     ];
     found.into_iter().filter_map(|(name, limit)| {
         let limit = limit?;
         Some(match limit.by {
-            Ok(by) => Finding::new(Mark::Yes, name, format!("{} by {}", limit.max, by.name())),
-            Err(why) => Finding::new(Mark::No, name, format!("no default limit: {why}")),
+            Ok(by) => Finding::new(
+                Mark::Yes,
+                name,
+                format!("at most {} by {}", limit.max, by.name()),
+            ),
+            Err(why) => Finding::new(Mark::No, name, format!("no limit by default: {why}")),
         })
     })
 }

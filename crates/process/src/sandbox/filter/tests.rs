@@ -113,7 +113,6 @@ fn a_process_changes_limits_and_priorities_of_itself_only() {
     let address = 1 << 40;
     let allowed: &[(c_long, &[u64])] = &[
         (libc::SYS_prlimit64, &[0, 7, address]),
-        (libc::SYS_prlimit64, &[other, 7, 0, address]),
         (libc::SYS_sched_setaffinity, &[0, 8, address]),
         (libc::SYS_setpriority, &[0, 0, 10]),
         (libc::SYS_ioprio_set, &[1, 0, 3]),
@@ -121,7 +120,7 @@ fn a_process_changes_limits_and_priorities_of_itself_only() {
     ];
     let refused: &[(c_long, &[u64])] = &[
         (libc::SYS_prlimit64, &[other, 7, address]),
-        (libc::SYS_prlimit64, &[other, 7, 16]),
+        (libc::SYS_prlimit64, &[other, 7, 0, address]),
         (libc::SYS_sched_setaffinity, &[other, 8, address]),
         (libc::SYS_sched_setscheduler, &[other, 5, address]),
         (libc::SYS_sched_setparam, &[other, address]),
