@@ -179,6 +179,8 @@ impl Decisions {
 
     /// Limits, priorities and scheduling of other processes.
     fn processes(&mut self) {
+        const PRIO_PROCESS: u32 = 0;
+        const IOPRIO_WHO_PROCESS: u32 = 1;
         for call in [
             libc::SYS_prlimit64,
             libc::SYS_sched_setaffinity,
@@ -188,8 +190,6 @@ impl Decisions {
         ] {
             self.one(call, only(&[(0, 0)]));
         }
-        const PRIO_PROCESS: u32 = 0;
-        const IOPRIO_WHO_PROCESS: u32 = 1;
         self.one(libc::SYS_setpriority, only(&[(0, PRIO_PROCESS), (1, 0)]));
         self.one(
             libc::SYS_ioprio_set,

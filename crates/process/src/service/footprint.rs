@@ -149,7 +149,8 @@ impl Footprints {
                 tracing::warn!(%error, "what a dead process left cannot be removed");
             }
         }
-        let directory = (0_u32..)
+        // One process has few services.
+        let directory = (0..ENTRIES_MAX)
             .map(|number| state.join(format!("{}-{number}", std::process::id())))
             .find(|path| !path.exists())
             .unwrap_or_default();
@@ -183,12 +184,11 @@ impl Footprints {
         let entry = self.entry.as_ref()?;
         let (number, is_new) = {
             let mut places = entry.places();
-            match places.free.pop() {
-                Some(number) => (number, false),
-                None => {
-                    places.made += 1;
-                    (places.made, true)
-                }
+            if let Some(number) = places.free.pop() {
+                (number, false)
+            } else {
+                places.made += 1;
+                (places.made, true)
             }
         };
         let path = entry.directory.join(format!("shm-{number}"));
