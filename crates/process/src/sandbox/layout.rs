@@ -118,10 +118,10 @@ impl Layout {
         Some(path)
     }
 
-    /// Leaves devices out of what is only read, but for the harmless ones.
+    /// Leaves devices out of what is only read, but for the harmless ones and those that a rule names.
     fn close_devices(&mut self, rules: &Rules) {
         let devices = Path::new("/dev");
-        if rules.access(devices) != Access::Read || rules.names(devices) {
+        if rules.access(devices) != Access::Read {
             return;
         }
         self.excluded.insert(devices.to_owned());
@@ -280,13 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_left_out_of_what_is_read_unless_a_rule_names_them() {
-        let closed = layout(&[("/", READ)]).unwrap();
+    fn devices_are_left_out_of_what_is_read_unless_a_rule_names_one() {
         let device = |name: &str| (PathBuf::from(name), READ);
-        assert!(closed.excluded.contains(Path::new("/dev")));
-        assert!(closed.grants.contains(&device("/dev/urandom")));
-        let open = layout(&[("/", READ), ("/dev", READ)]).unwrap();
-        assert!(open.excluded.is_empty());
+        for rules in [&[("/", READ)][..], &[("/usr", READ), ("/dev", READ)][..]] {
+            let closed = layout(rules).unwrap();
+            assert!(closed.excluded.contains(Path::new("/dev")));
+            assert!(closed.grants.contains(&device("/dev/urandom")));
+        }
+        let open = layout(&[("/", READ), ("/dev/dri", WRITE)]).unwrap();
+        assert!(open.grants.contains(&("/dev/dri".into(), WRITE)));
         let none = layout(&[("/usr", READ)]).unwrap();
         assert!(!none.grants.contains(&device("/dev/urandom")));
     }

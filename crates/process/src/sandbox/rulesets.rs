@@ -156,6 +156,10 @@ impl Maker<'_> {
 
     /// Grants reading at the path and below, but for what is excluded.
     fn read(&mut self, path: &Path) -> io::Result<()> {
+        if self.excluded.contains(path) {
+            self.stamps.push(Stamp::of(path, Watched::Itself)?);
+            return self.ruleset.grant_listing(path);
+        }
         if !self.is_divided(path) {
             return self.grant(path, Access::Read);
         }
