@@ -112,7 +112,7 @@ impl Screen {
     /// Writes one line of JSON to standard output.
     #[expect(
         clippy::unused_self,
-        reason = "whoever has no screen has not decided between text and JSON"
+        reason = "a caller without a screen has not decided between text and JSON"
     )]
     pub(crate) fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         out::print_json(value)

@@ -242,11 +242,11 @@ impl ProcessService {
 struct Prepared {
     request: Request,
     ends: Ends,
-    kept: Kept,
+    kept: ProcessBelongings,
 }
 
-/// What stays with the process.
-struct Kept {
+/// What stays with the process until nobody of it is left.
+struct ProcessBelongings {
     confined: Confined,
     footprint: Footprint,
 }
@@ -313,7 +313,7 @@ impl Inner {
         Ok(Prepared {
             request,
             ends,
-            kept: Kept {
+            kept: ProcessBelongings {
                 confined: confinement.confined,
                 footprint: Footprint::new(confinement.mount_points, shared_memory),
             },
@@ -326,7 +326,7 @@ impl Inner {
         spec: Spec,
         running: Running,
         ends: Ends,
-        kept: Kept,
+        kept: ProcessBelongings,
         slot: Slot,
     ) -> Result<Process, SpawnError> {
         let running = Arc::new(running);

@@ -158,13 +158,6 @@ fn apply(cx: &Connection, settings: &mut Settings, over: &Overrides) -> Result<(
             to.clone_from(value);
         }
     };
-    if let Some(cwd) = &over.cwd {
-        let cwd = resolved(absolute(cx, cwd)?);
-        if settings.runtime_workspace_roots == [settings.cwd.clone()] {
-            settings.runtime_workspace_roots = vec![cwd.clone()];
-        }
-        settings.cwd = cwd;
-    }
     set(&mut settings.model, &over.model);
     set(&mut settings.provider, &over.model_provider);
     if let Some(policy) = over.approval_policy {

@@ -33,7 +33,7 @@ impl Colour {
     }
 }
 
-/// Text that may leave the program; made of whatever text it was.
+/// Text that the program may print: every hidden character in it is visible.
 #[derive(Debug)]
 pub(crate) struct Chunk(Vec<u8>);
 
@@ -88,7 +88,7 @@ pub(crate) fn try_tell(text: &str, colour: Colour) -> io::Result<()> {
     Chunk::of_text(text, colour).write_to(io::stderr().lock())
 }
 
-/// As [`try_tell`], where nobody can be told that standard error is gone.
+/// As [`try_tell`], for callers that cannot report that standard error is gone.
 pub(crate) fn tell(text: &str, colour: Colour) {
     let _ = try_tell(text, colour);
 }

@@ -30,11 +30,11 @@ const ENTRIES_MAX: usize = 50_000;
 /// The rulesets made lately.
 #[derive(Debug, Default)]
 pub(super) struct Rulesets {
-    kept: Mutex<VecDeque<Kept>>,
+    kept: Mutex<VecDeque<KeptRuleset>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptRuleset {
     key: Key,
     stamps: Vec<Stamp>,
     /// The mounts when it was made: a mount over a granted directory brings another inode.
@@ -87,7 +87,7 @@ impl Rulesets {
         let used = fd.try_clone().map_err(|error| super::unavailable(&error))?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.truncate(KEPT_MAX - 1);
-        kept.push_front(Kept {
+        kept.push_front(KeptRuleset {
             key,
             stamps,
             mounts,

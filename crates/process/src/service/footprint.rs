@@ -35,18 +35,18 @@ struct Entry {
     directory: PathBuf,
     /// Held until the service is gone; the keeper holds it too.
     lock: OwnedFd,
-    shared_memory: Mutex<Places>,
+    shared_memory: Mutex<MemoryNumbers>,
 }
 
 /// Numbered directories. One that is free again is used before a new one is made, so that rulesets
 /// made for it serve again.
 #[derive(Debug, Default)]
-struct Places {
+struct MemoryNumbers {
     free: Vec<u32>,
     made: u32,
 }
 
-/// What was made for one process. Dropped when nobody of it is left.
+/// What was made for one process. The driver drops it when no member of the process is left.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     _mount_points: Vec<MountPoint>,
@@ -106,11 +106,11 @@ impl Drop for SharedMemory {
                 return;
             }
         }
-        self.entry.places().give_back(self.number);
+        self.entry.memory_numbers().give_back(self.number);
     }
 }
 
-impl Places {
+impl MemoryNumbers {
     fn give_back(&mut self, number: u32) {
         self.free.push(number);
         // The lowest one is taken first.
@@ -119,7 +119,7 @@ impl Places {
 }
 
 impl Entry {
-    fn places(&self) -> std::sync::MutexGuard<'_, Places> {
+    fn memory_numbers(&self) -> std::sync::MutexGuard<'_, MemoryNumbers> {
         self.shared_memory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -183,7 +183,7 @@ impl Footprints {
     pub(super) fn shared_memory(&self) -> Option<SharedMemory> {
         let entry = self.entry.as_ref()?;
         let (number, is_new) = {
-            let mut places = entry.places();
+            let mut places = entry.memory_numbers();
             if let Some(number) = places.free.pop() {
                 (number, false)
             } else {
@@ -204,7 +204,7 @@ impl Footprints {
     }
 }
 
-/// Removes an entry whose lock nobody holds, and the mount points that are noted in it.
+/// Removes an entry whose lock no process holds, and the mount points that are noted in it.
 fn remove_dead(entry: &Path) -> io::Result<()> {
     if let Ok(lock) = open(&entry.join(LOCK), OFlags::WRONLY)
         && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()

@@ -199,18 +199,6 @@ impl ErrorObject {
         refused(Reason::UnconfinedDenied, message)
     }
 
-    /// A name of a permission profile that nothing defines.
-    pub fn unknown_profile(name: &str) -> Self {
-        let shown = quoted(name);
-        let why = if name.starts_with(':') {
-            format!("default_permissions refers to unknown built-in profile `{shown}`")
-        } else {
-            "default_permissions requires a `[permissions]` table".to_owned()
-        };
-        let message = format!("failed to load configuration: {why}");
-        refused(Reason::InvalidParams, message)
-    }
-
     /// A history that does not fit into one message.
     pub fn history_too_large(bytes: usize) -> Self {
         let message = format!("thread history is too large for one message: {bytes} bytes");

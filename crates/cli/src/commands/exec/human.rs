@@ -1,7 +1,7 @@
 //! A run for people: progress as text, the answer apart from it.
 //!
 //! The invariant here: text that a model or a command made cannot steer a terminal or the viewer of a
-//! log: wherever it goes, characters that nobody sees are made visible.
+//! log: wherever it goes, the writer makes hidden characters visible.
 
 use std::fmt::Write as _;
 

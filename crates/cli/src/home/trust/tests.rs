@@ -74,7 +74,7 @@ fn a_pipe_or_a_device_is_refused_at_once() {
     let home = home();
     let pipe = home.path().join("config.toml");
     mkfifoat(CWD, &pipe, Mode::from(0o600)).unwrap();
-    // Nobody writes to it: a read that waits would never return.
+    // The pipe has no writer: a read that waits would never return.
     let fault = read(&pipe, Kind::Settings, 10).unwrap_err().to_string();
     assert!(
         fault.contains("is a named pipe, not a regular file"),

@@ -259,7 +259,7 @@ async fn a_local_model_is_the_only_one_that_is_asked() {
     let cloud = World::new(calling(&[])).await;
     let local = MockModel::start().await.unwrap();
     local.choose_with(|_| Some(Reply::text("local")));
-    // Whoever connects to the proxy would see the prompt.
+    // The proxy would see the prompt.
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxied = format!("http://{}", proxy.local_addr().unwrap());
     let with = |arguments: &[&str], base_url: Option<&str>| {

@@ -1,4 +1,4 @@
-//! Characters that steer a terminal or that nobody sees: shown by their number, in pipes too.
+//! The CLI shows characters that steer a terminal, and invisible ones, by their number, in pipes too.
 
 use serde_json::Value;
 use turnlane_testkit::mock_model::Reply;

@@ -88,7 +88,7 @@ async fn what_is_broken_is_said_with_what_to_do() {
     drop(file);
     let config = person.home.turnlane().join("config.toml");
     std::fs::write(&config, "[queue]\nmax_depth = \"many\"\n").unwrap();
-    // Whatever the umask of this process is.
+    // The test must pass under any umask.
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (text, report) = examined(&person, &[]).await;
     let problems = report["problems"].as_array().unwrap();

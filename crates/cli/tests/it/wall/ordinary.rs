@@ -146,7 +146,7 @@ fn framed(world: &World, program: &Program, directory: &Path) -> String {
     fs::create_dir(directory).unwrap();
     fs::write(directory.join("program.sh"), program.script).unwrap();
     world.hand_over(directory);
-    // Rustup finds its toolchains by the home of whoever runs the tests.
+    // Rustup finds its toolchains by the home of the user that runs the tests.
     let home = std::env::var("HOME").unwrap_or_default();
     let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{home}/.rustup"));
     format!(
