@@ -308,12 +308,7 @@ impl Driver {
         self.stage = Stage::Finished;
         // Before the end is told: whoever waits for it finds nothing left behind.
         let footprint = std::mem::take(&mut self.footprint);
-        if footprint.is_large() {
-            let runtime = self.shared.registry.runtime();
-            runtime.spawn_blocking(move || drop(footprint));
-        } else {
-            drop(footprint);
-        }
+        footprint.remove(self.shared.registry.runtime());
         let running = self.shared.lock().running.take();
         drop(running);
         self.shared.ended.notify_waiters();

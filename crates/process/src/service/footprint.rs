@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use tokio::runtime::Handle;
 
 use crate::sandbox::{MountPoint, MountPoints, remove_left_behind};
 
@@ -49,22 +50,28 @@ struct MemoryNumbers {
 /// What was made for one process. The driver drops it when no member of the process is left.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
-    _mount_points: Vec<MountPoint>,
+    mount_points: Vec<MountPoint>,
     shared_memory: Option<SharedMemory>,
 }
 
 impl Footprint {
     pub(super) fn new(mount_points: Vec<MountPoint>, shared_memory: Option<SharedMemory>) -> Self {
         Self {
-            _mount_points: mount_points,
+            mount_points,
             shared_memory,
         }
     }
 
-    /// Whether dropping it may take long: a process may have left any number of files.
-    pub(crate) fn is_large(&self) -> bool {
-        let memory = self.shared_memory.as_ref();
-        memory.is_some_and(|memory| !memory.is_clean())
+    /// Removes what others see at once. Files that the process left in its shared memory may be many,
+    /// so a thread that may block removes those.
+    pub(crate) fn remove(self, runtime: &Handle) {
+        drop(self.mount_points);
+        let Some(memory) = self.shared_memory else {
+            return;
+        };
+        if !memory.is_clean() {
+            runtime.spawn_blocking(move || drop(memory));
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use turnlane_testkit::skipped;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use super::routes::{Gate, POLICIES, Policy, ROUTES, Route};
 use super::table::{Cell, Column, Table, read};
@@ -89,14 +90,20 @@ pub(crate) fn scene(
     path
 }
 
-/// What is left in the workspace that the user's own programs would obey.
-fn left_behind(world: &World) -> Cell {
-    let there = |name: &&str| fs::symlink_metadata(world.root().join(name)).is_ok();
-    let left: Vec<&str> = PROTECTED.iter().copied().filter(there).collect();
-    if left.is_empty() {
-        Cell::Held
-    } else {
-        Cell::Broken(left.join(", "))
+/// What stays in the workspace that the user's own programs would obey. A process is closed when its
+/// streams are; its mount points go when its last member has been reaped, which may be a moment later.
+async fn left_behind(world: &World) -> Cell {
+    let left = || {
+        let there = |name: &&str| fs::symlink_metadata(world.root().join(name)).is_ok();
+        PROTECTED.iter().copied().filter(there).collect::<Vec<_>>()
+    };
+    let removed = eventually("the mount points are removed", DEADLINE, async || {
+        left().is_empty()
+    })
+    .await;
+    match removed {
+        Ok(()) => Cell::Held,
+        Err(_) => Cell::Broken(left().join(", ")),
     }
 }
 
@@ -148,7 +155,7 @@ async fn every_cell(user: User) {
                 "bystander-unchanged".to_owned(),
                 reached(&before, &after, policy),
             ));
-            column.push(("nothing-left-behind".to_owned(), left_behind(&world)));
+            column.push(("nothing-left-behind".to_owned(), left_behind(&world).await));
             gate.check().await;
             world.renew_root();
             before = after;
