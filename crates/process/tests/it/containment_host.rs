@@ -81,7 +81,7 @@ impl Host {
             folder = Some(copy);
             if kind == "cgroup" {
                 let delegated = Delegated::new(&mark)?;
-                before = format!("echo $$ > {}/cgroup.procs; ", delegated.0.display());
+                before = format!("echo $$ > \"{}/cgroup.procs\"; ", delegated.0.display());
                 cgroup = Some(delegated);
             }
         }

@@ -66,7 +66,7 @@ async fn what_a_process_may_use_is_what_it_was_given() {
 async fn a_process_that_exceeds_its_limits_fails_or_ends() {
     let folder = tempfile::tempdir().unwrap();
     let none = Limits::default();
-    let fill = format!("head -c 8192 /dev/zero > {}/f", folder.path().display());
+    let fill = format!("head -c 8192 /dev/zero > \"{}/f\"", folder.path().display());
     for service in services() {
         let limits = Limits {
             file_size: Some(4096),
@@ -232,7 +232,7 @@ async fn default_limits_hold_by_what_the_report_says() {
                 exclude_slash_tmp: false,
             },
             ..sh(&match path {
-                Some(root) => format!("cat {}/*/pids.max", root.display()),
+                Some(root) => format!("cat \"{}\"/*/pids.max", root.display()),
                 None => "exec bash -c 'ulimit -Hu'".to_owned(),
             })
         };

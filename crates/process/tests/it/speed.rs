@@ -56,7 +56,7 @@ async fn bare_pipe(service: &ProcessService) -> f64 {
     let fifo = dir.path().join("fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-    let script = format!("{} >{}", writer(total()), fifo.display());
+    let script = format!("{} >\"{}\"", writer(total()), fifo.display());
     let _process = start(service, sh(&script)).await;
     let read = move || {
         let mut reader = std::fs::File::open(fifo).unwrap();

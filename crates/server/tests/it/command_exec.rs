@@ -262,7 +262,7 @@ async fn a_command_may_write_only_where_its_policy_says() {
     let host = Host::new().await;
     let mut client = host.client().await;
     let target = host.cwd().join("file");
-    let script = format!("echo x > {}", target.display());
+    let script = format!("echo x > \"{}\"", target.display());
     let limited = with(
         shell(&script),
         json!({"sandboxPolicy": {"type": "readOnly", "networkAccess": false}}),

@@ -64,7 +64,7 @@ impl Stage {
     }
 
     fn touch(&self, name: &str) -> String {
-        format!("touch {}", self.file(name).display())
+        format!("touch \"{}\"", self.file(name).display())
     }
 
     /// The model calls these tools, one per round, and then says that it is done.

@@ -151,10 +151,10 @@ fn every_entry_that_decides_something_is_looked_at() {
 fn each_fault_names_the_command_that_mends_it() {
     let home = home();
     mode(home.path(), 0o770);
-    let shown = home.path().display();
+    let (shown, quoted) = (home.path().display(), quoted(home.path()));
     let fault = check(home.path(), Kind::Directory).unwrap_err().to_string();
     let expected =
-        format!("{shown} can be written by other users (mode 0770); run: chmod 700 {shown}");
+        format!("{shown} can be written by other users (mode 0770); run: chmod 700 {quoted}");
     assert_eq!(fault, expected);
     let odd = written(home.path(), "a b'c", 0o602);
     let fault = check(&odd, Kind::Settings).unwrap_err();

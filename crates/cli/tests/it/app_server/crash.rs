@@ -53,7 +53,7 @@ async fn a_command_under_way_is_recorded_ended_and_not_run_again() {
     .await;
     let (count, mark) = (served.work().join("count"), served.work().join("pid"));
     let command = format!(
-        "echo run >> {}; trap '' TERM; echo $$ > {}; sleep 1000",
+        "echo run >> \"{}\"; trap '' TERM; echo $$ > \"{}\"; sleep 1000",
         count.display(),
         mark.display()
     );

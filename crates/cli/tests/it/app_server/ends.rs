@@ -109,17 +109,17 @@ pub(super) fn all_completed(client: &TestClient) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_command_that_ignores_sigterm() {
-    interrupted("trap '' TERM INT HUP; echo $$ > $MARK; while :; do sleep 1; done").await;
+    interrupted("trap '' TERM INT HUP; echo $$ > \"$MARK\"; while :; do sleep 1; done").await;
 }
 
 #[tokio::test]
 async fn a_command_that_daemonises() {
-    interrupted("setsid sh -c 'echo $$ > $MARK; exec sleep 1000' & wait; sleep 1000").await;
+    interrupted("setsid sh -c 'echo $$ > \"$MARK\"; exec sleep 1000' & wait; sleep 1000").await;
 }
 
 #[tokio::test]
 async fn a_command_that_floods() {
-    interrupted("echo $$ > $MARK; while :; do echo noise noise noise noise; done").await;
+    interrupted("echo $$ > \"$MARK\"; while :; do echo noise noise noise noise; done").await;
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_daemon_of_a_daemon_in_a_sandbox() {
     .await;
     let mark = served.work().join("pid");
     let command = format!(
-        "(setsid sh -c '(setsid sh -c \"echo \\$\\$ > {}; exec sleep 1000\" &)' &); sleep 1000",
+        "(setsid sh -c '(setsid sh -c \"echo \\$\\$ > \\\"{}\\\"; exec sleep 1000\" &)' &); sleep 1000",
         mark.display()
     );
     let id = begin(client, &thread, &command).await;

@@ -28,7 +28,7 @@ async fn check(client: &mut TestClient, served: &Served, name: &str) {
 
     // Nothing is configured, so nothing may be written.
     let file = work.join(format!("made.{name}"));
-    let write = format!("echo x > {}", file.display());
+    let write = format!("echo x > \"{}\"", file.display());
     let answer = shell(client, &work, &write, json!({})).await;
     assert_ne!(answer["exitCode"], 0, "{name}: {answer}");
     assert!(!file.exists(), "{name}");
@@ -38,7 +38,7 @@ async fn check(client: &mut TestClient, served: &Served, name: &str) {
     assert!(file.exists(), "{name}");
     // Our folder is none of theirs.
     let home = served.home.turnlane().join("planted");
-    let write = format!("echo x > {}", home.display());
+    let write = format!("echo x > \"{}\"", home.display());
     let policy = json!({"sandboxPolicy": {
         "type": "workspaceWrite", "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
     }});
@@ -96,7 +96,7 @@ async fn start_some(client: &mut TestClient, work: &Path, name: &str) -> Vec<i32
     let mark = |part: &str| work.join(format!("{name}.{part}"));
     let script = |part: &str| {
         format!(
-            "trap '' TERM; setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo $$ > {}; wait",
+            "trap '' TERM; setsid sh -c 'echo $$ > \"{}\"; exec sleep 1000' & echo $$ > \"{}\"; wait",
             mark(&format!("{part}.daemon")).display(),
             mark(part).display()
         )

@@ -44,7 +44,10 @@ async fn the_end_of_input_interrupts_what_runs_and_leaves_no_process() {
     )
     .await;
     let mark = served.work().join("pid");
-    let command = format!("trap '' TERM INT; echo $$ > {}; sleep 1000", mark.display());
+    let command = format!(
+        "trap '' TERM INT; echo $$ > \"{}\"; sleep 1000",
+        mark.display()
+    );
     begin(client, &thread, &command).await;
     let pid = super::ends::pid_in(&mark).await;
     client.finish().await.unwrap();
@@ -66,7 +69,7 @@ async fn the_end_of_input_interrupts_what_runs_and_leaves_no_process() {
 async fn a_signal_waits_for_the_turn_and_a_second_one_does_not() {
     let served = Served::new(run_what_is_said).await;
     let go = served.work().join("go");
-    let waiting = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
+    let waiting = format!("until [ -e \"{}\" ]; do sleep 0.05; done", go.display());
     let mut server = served.sockets().await;
     let mut client = server.websocket().await;
     let first = thread(
@@ -152,7 +155,7 @@ async fn a_thread_that_nobody_needs_is_unloaded_with_its_processes() {
     )
     .await;
     let mark = served.work().join("pid");
-    let command = format!("echo $$ > {}; sleep 1000", mark.display());
+    let command = format!("echo $$ > \"{}\"; sleep 1000", mark.display());
     turn(client, &thread, &command).await;
     let pid = super::ends::pid_in(&mark).await;
     let params = json!({"threadId": thread});

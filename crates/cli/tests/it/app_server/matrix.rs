@@ -41,7 +41,7 @@ impl Deed {
         match self {
             Self::Read => "cat /etc/passwd > /dev/null".to_owned(),
             Self::WriteInside => "echo x > inside".to_owned(),
-            Self::WriteOutside => format!("echo x > {}", outside.join("file").display()),
+            Self::WriteOutside => format!("echo x > \"{}\"", outside.join("file").display()),
             Self::Network => format!("exec 3<>/dev/tcp/127.0.0.1/{port}"),
         }
     }

@@ -45,7 +45,7 @@ async fn start_daemon(
         served.work().join(format!("{name}.daemon")),
     );
     let cmd = format!(
-        "setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo $$ > {}; wait",
+        "setsid sh -c 'echo $$ > \"{}\"; exec sleep 1000' & echo $$ > \"{}\"; wait",
         daemon.display(),
         own.display()
     );
@@ -182,7 +182,7 @@ async fn an_interrupt_ends_what_its_own_turn_started_and_nothing_older() {
     let thread = full_access(client, &served).await;
     let older = start_daemon(client, &served, &thread, "older").await;
     let mark = served.work().join("own");
-    let cmd = format!("echo $$ > {}; sleep 1000", mark.display());
+    let cmd = format!("echo $$ > \"{}\"; sleep 1000", mark.display());
     let arguments = json!({"cmd": cmd, "yield_time_ms": 30_000});
     let id = begin(client, &thread, &calling("exec_command", &arguments)).await;
     let own = pid_in(&mark).await;

@@ -26,7 +26,7 @@ async fn hurried(first: Signal, second: Signal) {
     let id = thread(&mut client, &served.work(), more).await;
     let (own, daemon) = (served.work().join("own"), served.work().join("daemon"));
     let command = format!(
-        "trap '' INT TERM; setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo $$ > {}; wait",
+        "trap '' INT TERM; setsid sh -c 'echo $$ > \"{}\"; exec sleep 1000' & echo $$ > \"{}\"; wait",
         daemon.display(),
         own.display()
     );

@@ -27,7 +27,7 @@ pub(super) async fn stopped(mut running: Running) -> Ran {
 async fn with_a_grandchild(world: &World) -> (Running, [i32; 2]) {
     let (own, other) = (world.work().join("own"), world.work().join("other"));
     let command = format!(
-        "$ setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo $$ > {}; sleep 1000",
+        "$ setsid sh -c 'echo $$ > \"{}\"; exec sleep 1000' & echo $$ > \"{}\"; sleep 1000",
         other.display(),
         own.display()
     );
@@ -116,7 +116,7 @@ fn hang_up_is_ignored() -> bool {
 /// its own; both are running.
 async fn that_ignores_signals(world: &World) -> (Running, [i32; 2]) {
     let (own, other) = (world.work().join("own"), world.work().join("other"));
-    let stays = "trap \"\" HUP INT TERM; echo $$ > FILE; while :; do sleep 1000; done";
+    let stays = "trap \"\" HUP INT TERM; echo $$ > \"FILE\"; while :; do sleep 1000; done";
     let stays = |file: &std::path::Path| stays.replace("FILE", &file.display().to_string());
     let command = format!("$ setsid sh -c '{}' & {}", stays(&other), stays(&own));
     let arguments = ["--json", "-s", "danger-full-access", &command];
@@ -152,7 +152,7 @@ async fn a_reader_that_does_not_read_does_not_hold_up_the_end() {
     })
     .await;
     let own = world.work().join("own");
-    let command = format!("echo $$ > {}; sleep 1000", own.display());
+    let command = format!("echo $$ > \"{}\"; sleep 1000", own.display());
     let mut running = world
         .begin(&["--json", "-s", "danger-full-access", &command])
         .without_input();
@@ -173,7 +173,7 @@ async fn a_second_signal_does_not_wait_for_a_command_that_ignores_the_first() {
     let world = World::new(shell_or_ok).await;
     let own = world.work().join("own");
     let command = format!(
-        "$ trap '' INT TERM; echo $$ > {}; while :; do sleep 1; done",
+        "$ trap '' INT TERM; echo $$ > \"{}\"; while :; do sleep 1; done",
         own.display()
     );
     let arguments = ["--json", "-s", "danger-full-access", &command];

@@ -42,7 +42,7 @@ pub(crate) async fn d08_full_access_of_the_server_is_not_that_of_the_thread(rig:
     let (_client, thread) = rig.thread().await;
     assert_eq!(thread.effective().sandbox["type"], "readOnly");
     let file = rig.work().join("written");
-    let said = format!("run touch {}", file.display());
+    let said = format!("run touch '{}'", file.display());
     let outcome = thread.turn(said.as_str()).await.unwrap();
     assert!(!file.exists(), "{outcome:?}");
 }

@@ -158,7 +158,7 @@ impl Rig {
             return None;
         };
         let pid = self.home.path().join("pid");
-        let script = format!("echo $$ > {}; exec {program} app-server", pid.display());
+        let script = format!("echo $$ > \"{}\"; exec {program} app-server", pid.display());
         let endpoint = self.spawned("sh".into(), vec!["-c".into(), script.into()]);
         let client = Client::connect(endpoint).await.unwrap();
         let pid = std::fs::read_to_string(pid).unwrap();
@@ -273,7 +273,7 @@ fn obey(request: &RecordedRequest, gate: &Gate) -> Reply {
     }
     if let Some(file) = said.strip_prefix("ask to touch ") {
         return call(
-            json!({"cmd": format!("touch {file}"), "yield_time_ms": 30_000,
+            json!({"cmd": format!("touch '{file}'"), "yield_time_ms": 30_000,
             "sandbox_permissions": "require_escalated", "justification": "it was asked for"}),
         );
     }

@@ -195,7 +195,7 @@ async fn make_repository(world: &World) {
     world.hand_over(&repository);
     let script = "git init -q && echo a > file && git add file && \
         git -c user.name=a -c user.email=a@b commit -qm first";
-    let script = format!("cd {} && {script}", repository.display());
+    let script = format!("cd \"{}\" && {script}", repository.display());
     // Without git the script that needs it is skipped.
     let _ = alone(world, &script).await;
 }

@@ -11,6 +11,8 @@ fn command(phase: HookPhase, command: &str) -> HookSet {
 /// A place for a command, and what it is asked about there.
 fn place() -> (tempfile::TempDir, Subject) {
     let dir = tempfile::tempdir().unwrap();
+    // A project of its own, whatever lies above the directory of temporary files.
+    std::fs::create_dir(dir.path().join(".git")).unwrap();
     let mut asked = subject("hello");
     asked.cwd = Some(dir.path().to_owned());
     (dir, asked)
