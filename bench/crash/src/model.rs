@@ -190,7 +190,7 @@ fn reply(request: &RecordedRequest, marks: &Path) -> Reply {
         "true".to_owned()
     } else if word == Mood::Endless.word() {
         let mark = mark(marks, &text);
-        format!("echo $$ > {}; exec {ENDLESS}", mark.display())
+        format!("echo $$ > '{}'; exec {ENDLESS}", mark.display())
     } else {
         return Reply::text("words");
     };

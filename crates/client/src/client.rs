@@ -92,7 +92,13 @@ impl Client {
         {
             match Self::connect(Endpoint::turnlane()).await {
                 // Another failure than a missing program is the user's to see.
-                Err(ConnectError::Spawn { .. }) => Self::connect(Endpoint::codex()).await,
+                Err(ConnectError::Spawn { .. }) => match Self::connect(Endpoint::codex()).await {
+                    Err(ConnectError::Spawn { source, .. }) => Err(ConnectError::NoServer {
+                        daemon: default_daemon(),
+                        source,
+                    }),
+                    connected => connected,
+                },
                 connected => connected,
             }
         }
@@ -309,4 +315,13 @@ impl ClientBuilder {
         }
         Ok(Client { owner })
     }
+}
+
+/// Where a daemon is looked for, in words.
+#[cfg(feature = "spawn")]
+fn default_daemon() -> String {
+    #[cfg(feature = "ws")]
+    return Endpoint::daemon().words();
+    #[cfg(not(feature = "ws"))]
+    return "any socket (this build has no sockets)".to_owned();
 }

@@ -363,7 +363,7 @@ pub enum ShutdownError {
 }
 
 /// Why [`quick_run`](crate::quick_run) has no outcome.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum QuickRunError {
     /// There is no connection.
@@ -387,4 +387,24 @@ pub enum QuickRunError {
         /// What the turn gave.
         outcome: Box<TurnOutcome>,
     },
+}
+
+/// In words, with all causes: a `main` that returns an error shows this, and nobody reads 2 KB of
+/// field names.
+impl std::fmt::Debug for QuickRunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut said = self.to_string();
+        f.write_str(&said)?;
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Some errors repeat the text of their cause.
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
 }

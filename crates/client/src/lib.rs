@@ -4,7 +4,20 @@
 //! connection and gives typed handles: a [`Client`] has [`Thread`]s, a thread has turns, a turn has a
 //! stream of events and an outcome.
 //!
-//! [`guide`] shows it by example. The file to open first is `client.rs`.
+//! ```no_run
+//! use turnlane::{Client, Endpoint};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect(Endpoint::daemon()).await?; // the daemon that `turnlane serve` started
+//! let thread = client.threads().start("/srv/app").await?;
+//! let outcome = thread.turn("Which tests are slow?").await?;
+//! println!("{}", outcome.text.unwrap_or_default());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`guide`] shows the rest by example: reviewers, streams, history, the queue, hooks. The features are
+//! `spawn` and `ws` (default), `tls` (`wss://`) and `blocking` (the same handles without async).
 
 #![forbid(unsafe_code)]
 

@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::error::CallError;
+    use crate::error::{CallError, ConnectError};
     use crate::link::Connection;
     use crate::outcome::TurnStatus;
     use crate::profile::Effort;
@@ -168,5 +168,25 @@ mod tests {
             }) => assert_eq!(*kept, outcome),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn an_error_that_main_returns_is_shown_in_words() {
+        let source = std::io::Error::from_raw_os_error(2);
+        let missing = ConnectError::Refused {
+            at: "unix /h/run/app-server.sock".to_owned(),
+            source,
+        };
+        assert_eq!(
+            format!("{:?}", QuickRunError::from(missing)),
+            "cannot connect to unix /h/run/app-server.sock (`turnlane serve` starts a daemon): \
+             No such file or directory (os error 2)"
+        );
+        let run = TurnError::Call(CallError::Closed);
+        let failed = QuickRunError::Run {
+            run,
+            shutdown: None,
+        };
+        assert_eq!(format!("{failed:?}"), "the client is closed");
     }
 }

@@ -112,7 +112,7 @@ fn in_words(name: &str, shows: Shows, error: &ConnectError) -> anyhow::Error {
     let token = "the token of a daemon is in $TURNLANE_HOME/token on its machine; give it with \
                  --token-file FILE or in TURNLANE_TOKEN";
     match error {
-        ConnectError::Refused { source } if is_nobody(source) => anyhow!(
+        ConnectError::Refused { source, .. } if is_nobody(source) => anyhow!(
             "nobody listens at {name}: {source}\n  \
              start a daemon there with `turnlane serve`; `turnlane doctor` on that machine says where \
              one listens"

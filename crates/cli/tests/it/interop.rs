@@ -54,7 +54,7 @@ fn obey(request: &RecordedRequest) -> Reply {
     }
     if let Some(file) = said.strip_prefix("ask to touch ") {
         let arguments = json!({
-            "cmd": format!("touch '{file}'"),
+            "cmd": format!("touch {file}"),
             "sandbox_permissions": "require_escalated",
             "justification": "it was asked for",
         });
@@ -66,7 +66,7 @@ fn obey(request: &RecordedRequest) -> Reply {
         return Reply::of([Item::function_call("apply_patch", arguments).call_id("patched")]);
     }
     if let Some(file) = said.strip_prefix("touch ") {
-        return call(&format!("touch '{file}'"));
+        return call(&format!("touch {file}"));
     }
     match said.as_str() {
         "say it in pieces" => Reply::streamed(["one ", "two ", "three"]),

@@ -28,6 +28,18 @@ pub enum ConnectError {
         #[source]
         source: std::io::Error,
     },
+    /// [`Client::connect_default`](crate::Client::connect_default) found no server.
+    #[error(
+        "no server was found: no daemon answers at {daemon}, and neither `turnlane` nor `codex` can be \
+         started; run `turnlane serve`, or put one of the two programs on the PATH"
+    )]
+    NoServer {
+        /// Where a daemon was looked for.
+        daemon: String,
+        /// Why `codex`, the last one that was tried, could not be started.
+        #[source]
+        source: std::io::Error,
+    },
     /// The program ended before it answered.
     #[error("the server ended before it answered: {}", shown_status(.status.as_ref()))]
     ServerExited {
@@ -42,9 +54,11 @@ pub enum ConnectError {
         /// How long we waited.
         after: Duration,
     },
-    /// Nobody listens there.
-    #[error("the connection was refused")]
+    /// No connection to that address: nobody listens there, or the system does not let us connect.
+    #[error("cannot connect to {at} (`turnlane serve` starts a daemon)")]
     Refused {
+        /// Where; without anything secret.
+        at: String,
         /// What the system said.
         #[source]
         source: std::io::Error,

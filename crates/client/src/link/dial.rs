@@ -109,14 +109,18 @@ async fn open(options: &LinkOptions) -> Result<(Duplex, Option<Arc<Child>>), Con
             }
             let connect = ws_options(None, &[], options.limits.handshake)?;
             let duplex = turnlane_rpc::connect::connect_unix(path, &connect).await;
-            duplex.map(|duplex| (duplex, None)).map_err(sorted)
+            duplex
+                .map(|duplex| (duplex, None))
+                .map_err(|error| sorted(error, &options.endpoint.words()))
         }
         #[cfg(feature = "ws")]
         Endpoint::WebSocket(spec) => {
             let token = spec.token.clone();
             let connect = ws_options(token, &spec.headers, options.limits.handshake)?;
             let duplex = turnlane_rpc::connect::connect_ws(&spec.url, &connect).await;
-            duplex.map(|duplex| (duplex, None)).map_err(sorted)
+            duplex
+                .map(|duplex| (duplex, None))
+                .map_err(|error| sorted(error, &options.endpoint.words()))
         }
         Endpoint::Io(io) => io.take().map(|duplex| (duplex, None)),
     }
@@ -134,7 +138,9 @@ fn ws_options(
         ..Default::default()
     };
     headers.iter().try_fold(options, |options, (name, value)| {
-        options.header(name, value).map_err(sorted)
+        options
+            .header(name, value)
+            .map_err(|error| sorted(error, ""))
     })
 }
 
@@ -142,15 +148,19 @@ fn ws_options(
 #[cfg(feature = "ws")]
 pub(crate) fn check_ws(spec: &crate::endpoint::WsSpec) -> Result<(), ConnectError> {
     let options = ws_options(spec.token.clone(), &spec.headers, Duration::ZERO)?;
-    turnlane_rpc::connect::check_ws(&spec.url, &options).map_err(sorted)
+    turnlane_rpc::connect::check_ws(&spec.url, &options).map_err(|error| sorted(error, ""))
 }
 
+/// `at`: the address, for errors of a connection that was tried.
 #[cfg(feature = "ws")]
-fn sorted(error: turnlane_rpc::connect::ConnectError) -> ConnectError {
+fn sorted(error: turnlane_rpc::connect::ConnectError, at: &str) -> ConnectError {
     use turnlane_rpc::connect::ConnectError as Wire;
     match error {
         Wire::InvalidEndpoint { reason } => ConnectError::InvalidEndpoint { reason },
-        Wire::Refused { source } => ConnectError::Refused { source },
+        Wire::Refused { source } => ConnectError::Refused {
+            at: at.to_owned(),
+            source,
+        },
         Wire::Unauthorized { body } => ConnectError::Unauthorized { body },
         Wire::HttpStatus { code, body } => ConnectError::HttpStatus { code, body },
         Wire::Timeout { after } => ConnectError::HandshakeTimeout { after },

@@ -60,13 +60,18 @@ async fn the_default_server_is_the_daemon_then_turnlane_then_codex() {
             .await
             .unwrap()
     };
-    assert_eq!(taken().await, r#"took nothing: cannot start "codex""#);
+    let socket = home.path().join("run/app-server.sock");
+    let nothing = format!(
+        "took nothing: no server was found: no daemon answers at unix {}, and neither `turnlane` nor \
+         `codex` can be started; run `turnlane serve`, or put one of the two programs on the PATH",
+        socket.display()
+    );
+    assert_eq!(taken().await, nothing);
     program(&programs.path().join("codex"));
     assert_eq!(taken().await, "took spawn codex");
     program(&programs.path().join("turnlane"));
     assert_eq!(taken().await, "took spawn turnlane");
     let _daemon = daemon(home.path()).await;
-    let socket = home.path().join("run/app-server.sock");
     assert_eq!(taken().await, format!("took unix {}", socket.display()));
 }
 

@@ -273,7 +273,7 @@ fn obey(request: &RecordedRequest, gate: &Gate) -> Reply {
     }
     if let Some(file) = said.strip_prefix("ask to touch ") {
         return call(
-            json!({"cmd": format!("touch '{file}'"), "yield_time_ms": 30_000,
+            json!({"cmd": format!("touch {file}"), "yield_time_ms": 30_000,
             "sandbox_permissions": "require_escalated", "justification": "it was asked for"}),
         );
     }

@@ -234,8 +234,14 @@ async fn a_websocket_with_a_token_is_a_connection_like_any_other() {
 #[tokio::test]
 async fn nobody_and_another_server_are_told_apart() {
     let folder = TempDir::new().unwrap();
-    let error = refused(options(Endpoint::Unix(folder.path().join("none")))).await;
+    let none = folder.path().join("none");
+    let error = refused(options(Endpoint::Unix(none.clone()))).await;
     assert!(matches!(error, ConnectError::Refused { .. }), "{error:?}");
+    let expected = format!(
+        "cannot connect to unix {} (`turnlane serve` starts a daemon)",
+        none.display()
+    );
+    assert_eq!(error.to_string(), expected);
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
