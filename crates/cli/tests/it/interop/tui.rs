@@ -101,7 +101,7 @@ async fn talk(over: Over) {
     let (_server, url) = server(&home, over).await;
     let ui = |more: &str| {
         format!(
-            "TURNLANE_TOKEN=$(cat {token} 2>/dev/null) {codex} {more} --remote {url} {auth} \
+            "TURNLANE_TOKEN=$(cat '{token}' 2>/dev/null) '{codex}' {more} --remote '{url}' {auth} \
              -c disable_paste_burst=true",
             token = home.turnlane().join("token").display(),
             auth = match over {
