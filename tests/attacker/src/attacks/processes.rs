@@ -61,8 +61,8 @@ pub(super) fn scheduling(scene: &Scene) -> Verdict {
                 libc::SYS_sched_setattr,
                 vec![pid, at(&attributes), 0],
             ),
-            ("priority", libc::SYS_setpriority, vec![0, pid, 5]),
-            ("group's priority", libc::SYS_setpriority, vec![1, pid, 5]),
+            ("priority", libc::SYS_setpriority, vec![0, pid, 19]),
+            ("group's priority", libc::SYS_setpriority, vec![1, pid, 19]),
             (
                 "ioprio",
                 libc::SYS_ioprio_set,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -87,6 +88,8 @@ pub(crate) fn scene(
         policy.name()
     ));
     fs::write(&path, text).unwrap();
+    // The attacker may be another user.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     path
 }
 
