@@ -78,6 +78,8 @@ impl Host {
             std::fs::set_permissions(copy.path(), PermissionsExt::from_mode(0o755)).unwrap();
             program = copy.path().join("process_host");
             std::fs::copy(env!("CARGO_BIN_EXE_process_host"), &program).unwrap();
+            // Built under a strict umask it is its builder's alone.
+            std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
             folder = Some(copy);
             if kind == "cgroup" {
                 let delegated = Delegated::new(&mark)?;
@@ -92,7 +94,7 @@ impl Host {
             User::Climber => format!("setpriv {nobody} --inh-caps {CLIMB} --ambient-caps {CLIMB} "),
         };
         let program = program.display();
-        let command = format!("{before}exec {become_user}{program} {kind}");
+        let command = format!("{before}exec {become_user}'{program}' {kind}");
         let mut host = Self::launch(command, &format!("{count} {io}"), mark);
         (host.cgroup, host.folder) = (cgroup, folder);
         let answer = host.answer().await;

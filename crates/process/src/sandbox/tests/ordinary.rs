@@ -22,6 +22,8 @@ fn all_of_this_holds_for_an_ordinary_user() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let exe = dir.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    // Built under a strict umask it is its builder's alone.
+    fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).unwrap();
     let ids = [format!("--reuid={USER}"), format!("--regid={USER}")];
     let mut argv: Vec<OsString> = vec!["setpriv".into()];
     argv.extend(ids.map(OsString::from));
