@@ -138,7 +138,7 @@ async fn whoever_comes_back_is_asked_again_with_the_same_id() {
 #[tokio::test]
 async fn with_nobody_who_can_answer_the_deadline_declines() {
     let options = Options {
-        unattended_timeout: Duration::ZERO,
+        unattended_timeout: Some(Duration::ZERO),
         ..Options::default()
     };
     let world = World::start_with(ASKING, options).await;
