@@ -142,10 +142,7 @@ impl Assembly {
                 Spawn::Allow => ProcessSpawn::Allow,
                 Spawn::Deny => ProcessSpawn::Deny,
             },
-            on_interrupt: match config.server.on_interrupt {
-                OnInterrupt::Continue => AfterInterrupt::Continue,
-                OnInterrupt::Pause => AfterInterrupt::Pause,
-            },
+            on_interrupt: after_interrupt(config.server.on_interrupt),
             features: turnlane_server::features(),
             refuse_peer: Some(peers::refuse_confined(service.clone())),
         });
@@ -196,6 +193,13 @@ fn key_variables(shared: &Map<String, Value>) -> Vec<String> {
     provider.map_or_else(|_| Vec::new(), |provider| provider.key_variables)
 }
 
+fn after_interrupt(on_interrupt: OnInterrupt) -> AfterInterrupt {
+    match on_interrupt {
+        OnInterrupt::Continue => AfterInterrupt::Continue,
+        OnInterrupt::Pause => AfterInterrupt::Pause,
+    }
+}
+
 fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options {
     let server = &config.server;
     turnlane_runtime::Options {
@@ -209,6 +213,7 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,
         unattended_timeout: server.unattended_timeout,
+        on_interrupt: after_interrupt(server.on_interrupt),
         turn_timeout: server.turn_timeout,
         turns: match server.spawn {
             Spawn::Allow => CallerRights::Unconfined,

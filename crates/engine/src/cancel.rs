@@ -95,6 +95,16 @@ impl CancelToken {
             .unwrap_or_else(lane_gone)
     }
 
+    /// The output of a call that the end of its turn cut off after this time, for the model.
+    pub(crate) fn cut_off(&self, after: Duration) -> String {
+        let by = match self.get().map(|cancelled| cancelled.reason) {
+            Some(CancelReason::Shutdown) => "stopped with the server",
+            _ => "aborted by user",
+        };
+        let seconds = after.as_secs_f64();
+        format!("{by} after {seconds:.1} s; it may have partly run")
+    }
+
     /// The future's output, or why it was given up.
     ///
     /// A turn that is to stop stops: a future that is ready at the same time is dropped.

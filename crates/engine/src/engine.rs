@@ -29,6 +29,12 @@ pub trait Engine: Send + Sync {
     /// What it can do; the same for all its threads.
     fn capabilities(&self) -> Capabilities;
 
+    /// Returns true if a turn of kind [`TurnKind::Continue`](crate::TurnKind::Continue) goes on
+    /// from the history of a turn that a graceful stop cut.
+    fn continues(&self) -> bool {
+        false
+    }
+
     /// Runs one turn.
     ///
     /// The future's life is the turn's life: dropping it ends what the turn started. It ends

@@ -106,11 +106,11 @@ pub use hooks::{
     NoHooks, ToolResult,
 };
 pub use lane_end::{LaneEnd, channel, end, run};
-pub use outcome::{Accepted, EngineError, OutcomeStatus, TurnOutcome};
+pub use outcome::{Accepted, EngineError, OutcomeStatus, TurnOutcome, approval_timeout};
 pub use request::{RuntimeTool, TurnKind, TurnRequest, TurnSettings, UnrecordedMessage};
 pub use said::{
-    ApprovalRequest, ApprovalSubject, ChildRecord, Decided, Fenced, Reply, Said, Steering,
-    ToolAnswer, ToolCall,
+    ApprovalRequest, ApprovalSubject, ChildRecord, Decided, DecidedBy, Fenced, Reply, Said,
+    Steering, ToolAnswer, ToolCall,
 };
 pub use sink::{QUEUE_MAX, Sink};
 pub use steer::{

@@ -20,6 +20,11 @@ const DOUBLING_MAX: Duration = Duration::from_mins(15);
 /// Wait between looks for an engine that cannot be started.
 const ENGINE_EVERY: Duration = Duration::from_secs(30);
 
+/// A moment as `2030-01-01T09:05:00Z`, for texts.
+pub fn moment(unix_ms: i64) -> String {
+    crate::native::failure::rfc3339(unix_ms.div_euclid(1_000))
+}
+
 /// How a lane waits after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -58,6 +63,8 @@ pub fn waits(kind: &ErrorKind) -> Option<Wait> {
         | ErrorKind::Protocol
         | ErrorKind::Unsupported
         | ErrorKind::Timeout
+        | ErrorKind::ApprovalTimeout
+        | ErrorKind::Stopped
         | ErrorKind::Interrupted
         | ErrorKind::Unknown
         | ErrorKind::Other

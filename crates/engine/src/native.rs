@@ -155,6 +155,10 @@ impl Engine for Native {
         "native"
     }
 
+    fn continues(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             approvals: true,

@@ -52,6 +52,15 @@ pub enum Accepted {
     Unknown,
 }
 
+/// Why a turn failed that waited for an approval longer than it may.
+pub fn approval_timeout() -> EngineError {
+    TurnError::new(
+        "an approval was not answered within its time limit",
+        CodexErrorInfo::Other,
+        ErrorKind::ApprovalTimeout,
+    )
+}
+
 impl TurnOutcome {
     /// A turn that ended by itself.
     pub fn completed() -> Self {

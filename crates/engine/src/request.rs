@@ -71,6 +71,8 @@ pub enum TurnKind {
     Turn,
     /// To make the history shorter: `thread/compact/start`.
     Compact,
+    /// To go on from the history, without input: a graceful stop cut the turn before.
+    Continue,
 }
 
 /// What a turn is run with.

@@ -131,6 +131,17 @@ pub struct Decided {
     pub decision: Decision,
     /// Why, where the decider said so; the model is told.
     pub reason: Option<String>,
+    /// Whether somebody decided, or a time limit did.
+    pub by: DecidedBy,
+}
+
+/// Whether somebody decided about an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// A client, a hook or a policy did.
+    Somebody,
+    /// Nobody did within the limit: the call is declined, and the turn ends as failed.
+    TimeLimit,
 }
 
 impl Decided {
@@ -139,7 +150,24 @@ impl Decided {
         Self {
             decision,
             reason: None,
+            by: DecidedBy::Somebody,
         }
+    }
+}
+
+impl Decided {
+    /// A call that is declined because nobody answered within the limit.
+    pub fn by_time_limit(reason: impl Into<String>) -> Self {
+        Self {
+            reason: Some(reason.into()),
+            by: DecidedBy::TimeLimit,
+            ..Self::new(Decision::Decline)
+        }
+    }
+
+    /// Returns true if nobody answered within the limit.
+    pub fn is_timed_out(&self) -> bool {
+        self.by == DecidedBy::TimeLimit
     }
 }
 

@@ -9,6 +9,9 @@
 //! told from its history, so it survives a restart and a turn that was put back keeps it; `times`
 //! counts in this engine since it was made, over all threads.
 //!
+//! A turn that a graceful stop cut leaves its rule and the step that it cut in the history. The turn
+//! that continues it plays that step again and those behind it.
+//!
 //! Commands and patches are told, not done, unless a step says `real: true`; then they are done by the
 //! tools of the native engine, which takes a process service.
 
@@ -33,7 +36,7 @@ use turnlane_protocol::ids::ThreadId;
 pub use gates::Gates;
 pub use script::{AbortSteps, DEMO, Script};
 
-use self::entries::{Scribe, turns_in, words};
+use self::entries::{Place, Scribe, cut_at, last_said, turns_in, words};
 use self::play::{Part, Player};
 use self::real::{Processes, RealTools};
 use self::script::Rule;
@@ -42,7 +45,7 @@ use crate::control::TurnControl;
 use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, UsageKind};
 use crate::native::sessions::Sessions;
 use crate::outcome::TurnOutcome;
-use crate::request::TurnRequest;
+use crate::request::{TurnKind, TurnRequest};
 use crate::sink::Sink;
 
 /// Tells the time in milliseconds since 1970; items are stamped with it.
@@ -108,6 +111,10 @@ impl Engine for Scripted {
         "scripted"
     }
 
+    fn continues(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             approvals: true,
@@ -125,8 +132,24 @@ impl Engine for Scripted {
         events: Sink,
         control: TurnControl,
     ) -> BoxFuture<'static, TurnOutcome> {
-        let heard = words(&request.input);
-        let rule = self.choose(&heard, turns_in(&request.history) + 1);
+        let (heard, place) = match request.kind {
+            TurnKind::Continue => {
+                let heard = last_said(&request);
+                let cut = cut_at(&request.history);
+                // Without a mark the engine was given up before it could leave one.
+                let from_start = || Place {
+                    rule: self.choose(&heard, turns_in(&request.history).max(1)),
+                    step: 0,
+                };
+                let place = cut.unwrap_or_else(from_start);
+                (heard, place)
+            }
+            TurnKind::Turn | TurnKind::Compact => {
+                let heard = words(&request.input);
+                let rule = self.choose(&heard, turns_in(&request.history) + 1);
+                (heard, Place { rule, step: 0 })
+            }
+        };
         let voice = (&events, &control);
         let real = self.processes.as_ref();
         let real = real.map(|all| RealTools::new(all, &request, voice, &self.clock));
@@ -141,14 +164,11 @@ impl Engine for Scripted {
             open_call: None,
             diff: String::new(),
             heard,
+            place,
             last_message: None,
         };
         let script = Arc::clone(&self.script);
-        Box::pin(player.play(Part {
-            request,
-            script,
-            rule,
-        }))
+        Box::pin(player.play(Part { request, script }))
     }
 
     fn background(&self, thread: ThreadId) -> BoxFuture<'_, Vec<BackgroundTerminal>> {

@@ -172,7 +172,7 @@ pub struct Approval {
     /// When the question arose.
     pub requested_at_ms: i64,
     /// When it is declined if nobody answers.
-    pub expires_at_ms: i64,
+    pub expires_at_ms: Option<i64>,
 }
 
 /// What an approval is about.

@@ -316,6 +316,8 @@ reasons! {
     QueueFull = "queueFull",
     /// Nothing waits in the queue.
     QueueEmpty = "queueEmpty",
+    /// The head of the queue failed, and the call names no row.
+    HeadFailed = "headFailed",
     /// No such row waits in the queue.
     QueuedTurnNotFound = "queuedTurnNotFound",
     /// The row waits and has not failed.

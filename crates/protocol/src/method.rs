@@ -86,12 +86,13 @@ pub use thread_pages::{
     ThreadItemsReadAnswer, ThreadItemsReadParams, ThreadTurnsListParams,
 };
 pub use thread_queue::{
-    NamedRow, OnCannotStart, OnCrash, OnError, OnLimit, QueueRetry, QueueSource, QueuedTurnAnswer,
-    QueuedTurnState, ThreadQueueAddAnswer, ThreadQueueAddParams, ThreadQueueDeleteAnswer,
-    ThreadQueueDeleteParams, ThreadQueueListAnswer, ThreadQueueListParams, ThreadQueueMoveParams,
-    ThreadQueuePauseParams, ThreadQueueReorderAnswer, ThreadQueueReorderParams,
-    ThreadQueueResumeParams, ThreadQueueRetryParams, ThreadQueueStartAnswer,
-    ThreadQueueStartParams, ThreadQueueUpdateAnswer, ThreadQueueUpdateParams,
+    NamedRow, OnCannotStart, OnCrash, OnError, OnLimit, OnStop, QueueRetry, QueueSource,
+    QueuedTurnAnswer, QueuedTurnState, ThreadQueueAddAnswer, ThreadQueueAddParams,
+    ThreadQueueDeleteAnswer, ThreadQueueDeleteParams, ThreadQueueListAnswer, ThreadQueueListParams,
+    ThreadQueueMoveParams, ThreadQueuePauseParams, ThreadQueueReorderAnswer,
+    ThreadQueueReorderParams, ThreadQueueResumeParams, ThreadQueueRetryParams,
+    ThreadQueueStartAnswer, ThreadQueueStartParams, ThreadQueueUpdateAnswer,
+    ThreadQueueUpdateParams,
 };
 pub use thread_read::{ThreadReadAnswer, ThreadReadParams};
 pub use thread_resume::{

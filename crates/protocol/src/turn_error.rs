@@ -185,6 +185,11 @@ pub enum ErrorKind {
     Unsupported,
     /// The turn took too long.
     Timeout,
+    /// An approval was not answered within its limit.
+    #[serde(rename = "approvalTimeout")]
+    ApprovalTimeout,
+    /// A graceful stop of the server cut the turn.
+    Stopped,
     /// The turn was stopped.
     Interrupted,
     /// Nothing is known.

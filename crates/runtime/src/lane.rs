@@ -13,6 +13,7 @@ pub(crate) mod command;
 pub mod event;
 pub(crate) mod face;
 pub(crate) mod fate;
+mod hold;
 mod items;
 mod past;
 pub(crate) mod recovery;

@@ -292,12 +292,12 @@ impl Lanes {
         let _ = count.wait_for(|count| *count == 0).await;
     }
 
-    /// Makes a stop that is under way a hasty one; returns at once.
+    /// Makes a stop that is under way a hasty one, by the rules of a crash; returns at once.
     pub(crate) fn hurry(self: &Arc<Self>) {
         let all: Vec<_> = self.map().lanes.values().cloned().collect();
         tokio::spawn(async move {
             for lane in all {
-                let _ = lane.commands.send(Command::Stop(StopHow::InHaste)).await;
+                let _ = lane.commands.send(Command::Stop(StopHow::Forced)).await;
             }
         });
     }

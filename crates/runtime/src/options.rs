@@ -9,6 +9,7 @@ use turnlane_engine::BoxFuture;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::queue::Row;
 
+use crate::lane::event::AfterInterrupt;
 use crate::lane::rights::CallerRights;
 
 /// Options of a runtime.
@@ -27,10 +28,12 @@ pub struct Options {
     pub losses_max: u32,
     /// How long a turn may take that says nothing about it; none when there is no limit.
     pub turn_timeout: Option<Duration>,
-    /// How long an approval waits for somebody.
-    pub approval_timeout: Duration,
-    /// How long it waits when nobody listens.
-    pub unattended_timeout: Duration,
+    /// How long an approval waits for an answer; none: without limit.
+    pub approval_timeout: Option<Duration>,
+    /// How long it waits while no subscriber can answer; none: without limit.
+    pub unattended_timeout: Option<Duration>,
+    /// What becomes of the queue when a client cancels the turn with its answer to an approval.
+    pub on_interrupt: AfterInterrupt,
     /// The most that a turn of any caller may do here: with [`CallerRights::Confined`] a turn
     /// without a sandbox cannot start, not even one that was queued under another configuration.
     pub turns: CallerRights,
@@ -47,8 +50,9 @@ impl Default for Options {
             dedupe_window: Duration::from_hours(24),
             losses_max: 3,
             turn_timeout: None,
-            approval_timeout: Duration::from_hours(1),
-            unattended_timeout: Duration::from_mins(10),
+            approval_timeout: None,
+            unattended_timeout: None,
+            on_interrupt: AfterInterrupt::Pause,
             turns: CallerRights::Unconfined,
             before_turn: None,
         }

@@ -209,7 +209,8 @@ impl Handle {
         Arc::clone(&self.shared_of(thread).store)
     }
 
-    /// Makes a stop that is under way a hasty one; returns at once.
+    /// Makes a stop that is under way a hasty one; returns at once. Turns that still run then go by
+    /// the rules of a crash.
     pub fn hurry(&self) {
         self.lanes().hurry();
     }

@@ -129,7 +129,10 @@ impl Embedded {
             Arc::new(store),
             config.engines,
             Arc::clone(&clock),
-            config.runtime,
+            turnlane_runtime::Options {
+                on_interrupt: config.on_interrupt,
+                ..config.runtime
+            },
         );
         let runtime = runtime.await?;
         let server = Server::new(Options {

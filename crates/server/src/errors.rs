@@ -16,6 +16,7 @@ use turnlane_runtime::store::{StoreError, WorkerId};
 use turnlane_runtime::{Error, NotSteerable};
 
 use crate::connection::Connection;
+use crate::view;
 
 /// When a refused caller may try again.
 const RETRY_AFTER_MS: u64 = 250;
@@ -211,6 +212,10 @@ pub(crate) fn of_store(error: &StoreError, about: &About) -> ErrorObject {
         StoreError::RowNotFound(row) => ErrorObject::queued_turn_not_found(&row.to_string()),
         StoreError::RowNotFailed(row) => ErrorObject::queued_turn_not_failed(&row.to_string()),
         StoreError::QueueEmpty => ErrorObject::queue_empty(),
+        StoreError::HeadFailed { row, failure } => {
+            let why = view::failure_message(failure);
+            ErrorObject::head_failed(&row.to_string(), &why)
+        }
         StoreError::QueueFull { max_depth } => ErrorObject::queue_full(u64::from(*max_depth)),
         StoreError::DiskFull { source } => ErrorObject::disk_full(&source.to_string()),
         StoreError::Locked { holder, .. } => {

@@ -24,7 +24,9 @@ use turnlane_runtime::store::thread::ThreadRow;
 use turnlane_runtime::store::turn::{ItemRow, TurnRow, TurnStatus as StoredStatus};
 use turnlane_runtime::store::{Json, ThreadId as StoredThread, TurnId as StoredTurn};
 
-pub(crate) use queue::{ShownRow, queue, queue_state, queued_turn, row_id, shown_row};
+pub(crate) use queue::{
+    ShownRow, failure_message, queue, queue_state, queued_turn, row_id, shown_row,
+};
 pub(crate) use short::shorten;
 
 /// What is shown of a thread and is in no column of the store.

@@ -17,8 +17,8 @@ pub struct ApprovalAsked {
     pub body: Json,
     /// When, in milliseconds since 1970.
     pub requested_ms: i64,
-    /// When it is declined by itself.
-    pub expires_ms: i64,
+    /// When it is declined by itself; none without a limit.
+    pub expires_ms: Option<i64>,
 }
 
 /// A decision that was made.

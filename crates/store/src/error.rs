@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::ids::{RowId, ThreadId, TurnId, WorkerId};
+use crate::json::Json;
 
 /// An error of the driver or the operating system, shared by all operations of a failed batch.
 pub type Source = Arc<dyn StdError + Send + Sync>;
@@ -65,6 +66,14 @@ pub enum StoreError {
     /// There is no row to act on.
     #[error("the queue is empty")]
     QueueEmpty,
+    /// The head failed and was not named, so that it is not started.
+    #[error("the head of the queue failed: {row}")]
+    HeadFailed {
+        /// The head.
+        row: RowId,
+        /// Why it failed, as it was stored.
+        failure: Json,
+    },
     /// The order does not name every visible row exactly once.
     #[error("the new order must name every visible queued turn exactly once")]
     NotAPermutation,

@@ -46,8 +46,10 @@ pub struct NewRow {
 pub struct Policies {
     /// When its turn failed for good.
     pub on_error: OnError,
-    /// When its worker died or stopped under it.
+    /// When its worker died under it.
     pub on_crash: OnCrash,
+    /// When a graceful stop of its worker cut its turn.
+    pub on_stop: OnStop,
     /// When it cannot be started.
     pub on_cannot_start: OnCannotStart,
     /// When the provider has no capacity or allowance.
@@ -61,6 +63,7 @@ impl Default for Policies {
         Self {
             on_error: OnError::Continue,
             on_crash: OnCrash::Block,
+            on_stop: OnStop::Continue,
             on_cannot_start: OnCannotStart::Block,
             on_limit: OnLimit::Wait,
             retry: Retry {
@@ -89,6 +92,17 @@ pub enum OnCrash {
     /// The next row runs.
     Continue,
     /// The row runs again.
+    Retry,
+}
+
+/// What happens after a graceful stop cut a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStop {
+    /// The row goes on from its history when its lane drains again.
+    Continue,
+    /// The row holds the lane, as after a crash.
+    Block,
+    /// The row runs anew; the turn that was cut is muted.
     Retry,
 }
 
@@ -184,6 +198,10 @@ pub struct Row {
     pub losses: u32,
     /// How often it was put back because of a limit.
     pub put_backs: u32,
+    /// How often a graceful stop cut its turn; a stop uses up no try.
+    pub stops: u32,
+    /// True if its next turn goes on from the history: its message is there already.
+    pub continues: bool,
     /// What to do when things go wrong.
     pub policies: Policies,
     /// The only worker that may claim it.
@@ -315,7 +333,7 @@ pub enum MoveTo {
 pub enum Which {
     /// The head, if it is due and nothing holds the lane.
     Head,
-    /// The head, whatever holds the lane; ends a pause and a wait.
+    /// The head, unless it failed, whatever else holds the lane; ends a pause and a wait.
     HeadNow,
     /// This row, out of order, failed or not; ends a pause and a wait.
     Row(RowId),
@@ -458,6 +476,10 @@ pub enum Back {
     Retry,
     /// A limit; counted apart, and uses up no try.
     Limit,
+    /// A graceful stop cut its turn: its next turn goes on from the history. Uses up no try.
+    Continue,
+    /// A graceful stop cut its turn: it runs from its beginning. Uses up no try.
+    Anew,
 }
 
 /// A part of the visible rows of a lane.

@@ -280,8 +280,8 @@ pub struct Complete {
     pub fate: Fate,
     /// What the lane waits for from now on.
     pub waiting: WaitingChange,
-    /// Stops the queue in the same transaction, unless it is stopped.
-    pub pause: Option<Paused>,
+    /// What becomes of the lane's pause.
+    pub pause: PauseChange,
     /// Whether the lane stays ours.
     pub keep: Keep,
     /// Now.
@@ -297,6 +297,35 @@ pub enum WaitingChange {
     Begin(Waiting),
     /// It ends.
     End,
+}
+
+/// What becomes of a lane's pause when a turn ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PauseChange {
+    /// Nothing.
+    Keep,
+    /// It begins, unless the lane is paused already.
+    Begin {
+        /// The pause.
+        paused: Paused,
+        /// In which case it begins.
+        when: PauseWhen,
+    },
+    /// A pause for this reason ends; any other stays.
+    End {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// In which case a pause begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseWhen {
+    /// If rows wait behind the turn; a pause of an empty queue would hold rows that nobody has
+    /// added yet.
+    RowsWait,
+    /// In any case.
+    Always,
 }
 
 /// Whether a lane stays ours when it becomes idle.

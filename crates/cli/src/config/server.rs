@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use turnlane_process::LocalSockets;
-use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, Policies};
+use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Policies};
 
 use super::Section;
 use super::exec_server::{count, set};
@@ -20,8 +20,10 @@ pub(crate) struct ServerConfig {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) shutdown_grace: Duration,
     pub(crate) unload_after: Duration,
-    pub(crate) approval_timeout: Duration,
-    pub(crate) unattended_timeout: Duration,
+    /// None: an approval waits without limit.
+    pub(crate) approval_timeout: Option<Duration>,
+    /// None: it waits without limit while no client can answer.
+    pub(crate) unattended_timeout: Option<Duration>,
     pub(crate) on_interrupt: OnInterrupt,
     pub(crate) dedupe_window: Duration,
     pub(crate) max_depth: u32,
@@ -60,9 +62,9 @@ impl Default for ServerConfig {
             allowed_hosts: Vec::new(),
             shutdown_grace: Duration::from_secs(30),
             unload_after: Duration::from_mins(30),
-            approval_timeout: Duration::from_hours(1),
-            unattended_timeout: Duration::from_mins(10),
-            on_interrupt: OnInterrupt::Continue,
+            approval_timeout: None,
+            unattended_timeout: None,
+            on_interrupt: OnInterrupt::Pause,
             dedupe_window: Duration::from_hours(24),
             max_depth: 1_000,
             policies: Policies::default(),
@@ -108,12 +110,10 @@ impl ServerConfig {
                 section.duration("unload_after", LONG)?,
             ),
             "approvals" => {
-                set(
-                    &mut self.approval_timeout,
-                    section.duration("timeout", LONG)?,
-                );
+                let attended = section.duration("timeout", LONG)?;
+                set(&mut self.approval_timeout, attended.map(Some));
                 let unattended = section.duration("unattended_timeout", LONG)?;
-                set(&mut self.unattended_timeout, unattended);
+                set(&mut self.unattended_timeout, unattended.map(Some));
             }
             "queue" => self.apply_queue(&section)?,
             "lanes" => set(
@@ -143,6 +143,7 @@ impl ServerConfig {
         let policies = &mut self.policies;
         set(&mut policies.on_error, section.word("on_error", &ON_ERROR)?);
         set(&mut policies.on_crash, section.word("on_crash", &ON_CRASH)?);
+        set(&mut policies.on_stop, section.word("on_stop", &ON_STOP)?);
         let cannot_start = section.word("on_cannot_start", &ON_CANNOT_START)?;
         set(&mut policies.on_cannot_start, cannot_start);
         set(&mut policies.on_limit, section.word("on_limit", &ON_LIMIT)?);
@@ -166,6 +167,11 @@ const ON_CRASH: [(&str, OnCrash); 3] = [
     ("block", OnCrash::Block),
     ("continue", OnCrash::Continue),
     ("retry", OnCrash::Retry),
+];
+const ON_STOP: [(&str, OnStop); 3] = [
+    ("continue", OnStop::Continue),
+    ("block", OnStop::Block),
+    ("retry", OnStop::Retry),
 ];
 const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
     ("block", OnCannotStart::Block),

@@ -125,7 +125,10 @@ pub(crate) fn stop_detached(
         send_detached(core, "thread/queue/delete", &params);
     }
     // Also for a row: it may have been claimed a moment ago, and a turn that never was is no harm.
-    send_detached(core, "turn/interrupt", &interrupt_params(thread, turn));
+    let mut params = interrupt_params(thread, turn);
+    // Nobody stopped the queue: a program lost interest in this one turn.
+    params["queue"] = "continue".into();
+    send_detached(core, "turn/interrupt", &params);
 }
 
 fn send_detached(core: &Core, method: &str, params: &Value) {

@@ -26,7 +26,7 @@ mod wait;
 mod tests;
 
 pub use calendar::Now;
-pub(super) use calendar::rfc3339;
+pub(crate) use calendar::rfc3339;
 pub use omissions::{Learned, Learning, Omission};
 
 /// What went wrong in a model call, or before the first one.

@@ -204,6 +204,8 @@ pub(crate) enum Stop {
     Cancelled(String),
     /// Somebody decided `cancel`: the turn is interrupted.
     Interrupted,
+    /// Nobody answered a question within its limit: the call is declined and the turn fails.
+    Unanswered,
     /// Another worker owns the lane.
     Fenced,
 }

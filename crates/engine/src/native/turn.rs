@@ -193,7 +193,7 @@ impl Turn {
         }
         self.record(opening.entries).await?;
         match opening.kind {
-            TurnKind::Turn => self.rounds().await,
+            TurnKind::Turn | TurnKind::Continue => self.rounds().await,
             TurnKind::Compact => self.compact_by_request().await,
         }
     }

@@ -14,6 +14,15 @@ use crate::entry::{Entry, EntryKind};
 use crate::request::{TurnRequest, UnrecordedMessage};
 use crate::said::ToolCall;
 
+/// A place in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The rule; none: the fallback.
+    pub(super) rule: Option<usize>,
+    /// Which of its steps, from 0.
+    pub(super) step: usize,
+}
+
 /// Makes the entries of one turn.
 #[derive(Clone, Debug)]
 pub(super) struct Scribe {
@@ -53,6 +62,13 @@ impl Scribe {
 
     pub(super) fn note(&self, text: &str) -> Entry {
         self.entry(EntryKind::Note, &[], user_message(text))
+    }
+
+    /// The note of a turn that a graceful stop cut at this place of its script.
+    pub(super) fn stopped(&self, text: &str, place: Place) -> Entry {
+        let mut item = user_message(text);
+        item["cutAt"] = json!({"rule": place.rule, "step": place.step});
+        self.entry(EntryKind::Note, &[], item)
     }
 
     pub(super) fn reasoning(&self, text: &str) -> Entry {
@@ -105,6 +121,39 @@ impl Scribe {
 fn user_message(text: &str) -> Value {
     let content = json!([{"type": "input_text", "text": text}]);
     json!({"type": "message", "role": "user", "content": content})
+}
+
+/// Where a graceful stop cut the last turn of a history, if that turn left a mark.
+pub(super) fn cut_at(history: &[Entry]) -> Option<Place> {
+    let last = history.last().filter(|last| last.kind == EntryKind::Note)?;
+    let items: Value = serde_json::from_str(&last.items).ok()?;
+    let cut = items[0].get("cutAt")?;
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .and_then(|number| usize::try_from(number).ok())
+    };
+    Some(Place {
+        rule: number(&cut["rule"]),
+        step: number(&cut["step"])?,
+    })
+}
+
+/// The last words of the user before a turn that continues another.
+pub(super) fn last_said(request: &TurnRequest) -> String {
+    let unrecorded = request.unrecorded.last().and_then(|message| {
+        let ItemBody::UserMessage(said) = &message.item.body else {
+            return None;
+        };
+        Some(words(&said.content))
+    });
+    let recorded = || {
+        let mut entries = request.history.iter().rev();
+        let entry = entries.find(|entry| entry.kind == EntryKind::User)?;
+        let items: Value = serde_json::from_str(&entry.items).ok()?;
+        Some(items[0]["content"][0]["text"].as_str()?.to_owned())
+    };
+    unrecorded.or_else(recorded).unwrap_or_default()
 }
 
 /// How many turns a history holds, compactions not counted.

@@ -13,13 +13,13 @@ use turnlane_protocol::item::{AgentMessage, Extra, ItemBody, Reasoning};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_protocol::usage::TokenCounts;
 
-use super::entries::{Scribe, turns_in};
+use super::entries::{Place, Scribe, turns_in};
 use super::gates::Gates;
 use super::real::RealTools;
 use super::script::{Approve, Await, Awaited, End, Failure, Say, Script, Step, Tool};
 use super::stage::Stage;
 use super::tools::{Called, Consent};
-use crate::cancel::Cancelled;
+use crate::cancel::{CancelReason, Cancelled};
 use crate::control::TurnControl;
 use crate::engine::BoxFuture;
 use crate::event::Event;
@@ -84,6 +84,8 @@ pub(super) struct Player {
     pub(super) diff: String,
     /// What `{input}` stands for: what was said last.
     pub(super) heard: String,
+    /// The step that is played; a turn that continues this one goes on here.
+    pub(super) place: Place,
     pub(super) last_message: Option<String>,
 }
 
@@ -91,8 +93,6 @@ pub(super) struct Player {
 pub(super) struct Part {
     pub(super) request: TurnRequest,
     pub(super) script: Arc<Script>,
-    /// The rule that fits; none: the fallback.
-    pub(super) rule: Option<usize>,
 }
 
 impl Player {
@@ -123,11 +123,7 @@ impl Player {
     }
 
     async fn turn(&mut self, part: Part) -> Result<(), Stop> {
-        let Part {
-            request,
-            script,
-            rule,
-        } = part;
+        let Part { request, script } = part;
         self.pass_gate().await?;
         self.note_all(&request.context).await?;
         if request.kind == TurnKind::Compact {
@@ -145,13 +141,15 @@ impl Player {
             let entry = self.scribe.user(item_id, &self.heard);
             self.stage.record(vec![entry]).await?;
         }
-        let rule = rule.and_then(|rule| script.turns.get(rule));
-        let mut steps = rule.map_or(&script.fallback, |rule| &rule.steps);
         loop {
-            match self.steps(steps).await {
+            let rule = self.place.rule.and_then(|rule| script.turns.get(rule));
+            let steps = rule.map_or(&script.fallback, |rule| &rule.steps);
+            match self.steps_from_place(steps).await {
                 Ok(()) | Err(Stop::Completed) => {}
                 Err(stop) => return Err(stop),
             }
+            // A stop from here on cuts no step.
+            self.place.step = steps.len();
             if self.stage.used().is_none() {
                 self.stage.use_tokens(DEFAULT_USAGE).await?;
             }
@@ -159,8 +157,18 @@ impl Player {
                 return Ok(());
             }
             // Whatever was said last is answered as any other input would be.
-            steps = &script.fallback;
+            let rule = None;
+            self.place = Place { rule, step: 0 };
         }
+    }
+
+    /// Plays the steps of a rule from the place of the turn on.
+    async fn steps_from_place(&mut self, steps: &[Step]) -> Result<(), Stop> {
+        while let Some(step) = steps.get(self.place.step) {
+            self.steps(std::slice::from_ref(step)).await?;
+            self.place.step += 1;
+        }
+        Ok(())
     }
 
     /// Boxed because a step may hold steps.
@@ -387,13 +395,24 @@ impl Player {
     /// Leaves items and history as an interrupt should.
     async fn break_off(&mut self) -> Result<(), Fenced> {
         self.stage.cut_off().await?;
+        let cause = self.control.cancel.get().map(|cancelled| cancelled.reason);
+        let by_server = cause == Some(CancelReason::Shutdown);
         let mut entries = Vec::new();
         if let Some(call_id) = self.open_call.take() {
-            let text = "aborted by user; it may have partly run";
+            let text = if by_server {
+                "stopped with the server; it may have partly run"
+            } else {
+                "aborted by user; it may have partly run"
+            };
             entries.push(self.scribe.answer(&call_id, text));
         }
-        let note = "<turn_aborted>The turn was stopped before its end.</turn_aborted>";
-        entries.push(self.scribe.note(note));
+        entries.push(if by_server {
+            let note = "<turn_stopped>The server was stopped before the turn's end.</turn_stopped>";
+            self.scribe.stopped(note, self.place)
+        } else {
+            let note = "<turn_aborted>The turn was stopped before its end.</turn_aborted>";
+            self.scribe.note(note)
+        });
         self.stage.record(entries).await
     }
 }

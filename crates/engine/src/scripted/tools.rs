@@ -23,6 +23,7 @@ use crate::hooks::{AfterTool, BeforeTool, ToolResult};
 use crate::native::policy::{COMMAND_REJECTED, PATCH_REJECTED};
 use crate::native::tools::{Permission, Stop as Stopped};
 use crate::native::words::simple_command;
+use crate::outcome::approval_timeout;
 use crate::said::{ApprovalRequest, ApprovalSubject, Decided, ToolCall};
 
 /// Longest piece of output in one delta.
@@ -131,6 +132,7 @@ impl Player {
                 self.answer(&call.call_id, rejected(tool)).await?;
                 return Err(Stop::Interrupted(None));
             }
+            Err(Stopped::Unanswered) => return Err(self.unanswered(&call.call_id).await?),
             Err(Stopped::Cancelled(text)) => {
                 self.answer(&call.call_id, &text).await?;
                 return Err(Stop::Interrupted(None));
@@ -174,6 +176,10 @@ impl Player {
         if decided.decision.is_accept() {
             return Ok(None);
         }
+        if decided.is_timed_out() {
+            self.stage.complete(decline).await?;
+            return Err(self.unanswered(&call.call_id).await?);
+        }
         let text = decided.reason.unwrap_or_else(|| rejected(tool).to_owned());
         if decided.decision == Decision::Cancel {
             self.stage.complete(decline).await?;
@@ -181,6 +187,13 @@ impl Player {
             return Err(Stop::Interrupted(None));
         }
         Ok(Some(text))
+    }
+
+    /// Records that nobody answered within the limit; the turn fails with it.
+    async fn unanswered(&mut self, call_id: &str) -> Result<Stop, Stop> {
+        let error = approval_timeout();
+        self.answer(call_id, &error.message).await?;
+        Ok(Stop::Failed(Box::new(error)))
     }
 
     async fn answer(&mut self, call_id: &str, text: &str) -> Result<(), Stop> {

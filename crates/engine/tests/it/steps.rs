@@ -161,7 +161,11 @@ async fn an_accepted_command_runs_after_the_answer_and_the_fence() {
 async fn a_declined_command_does_not_run_and_the_model_is_told_why() {
     let reason = Some("no one answered".to_owned());
     let decision = Decision::Decline;
-    let seen = decided(Decided { decision, reason }).await;
+    let decline = Decided {
+        reason,
+        ..Decided::new(decision)
+    };
+    let seen = decided(decline).await;
     assert!(lines(&seen, "completed")[0].contains("\"status\":\"declined\""));
     assert!(lines(&seen, "commit").is_empty());
     assert!(lines(&seen, "record toolOutput")[0].contains("no one answered"));

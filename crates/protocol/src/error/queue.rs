@@ -95,6 +95,15 @@ impl ErrorObject {
         refused(Reason::QueueEmpty, "queue is empty")
     }
 
+    /// `thread/queue/start` without a row, and the head failed with this message.
+    pub fn head_failed(id: &str, message: &str) -> Self {
+        let message = format!(
+            "the head of the queue failed: {message}; name it in queuedSubmissionId to run it \
+             again, or delete it"
+        );
+        refused(Reason::HeadFailed, message).with("queuedTurnId", id)
+    }
+
     /// `thread/queue/retry` of a row that only waits.
     pub fn queued_turn_not_failed(id: &str) -> Self {
         let message = format!("queued turn is not failed: {}", quoted(id));

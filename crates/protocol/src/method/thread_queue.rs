@@ -64,6 +64,9 @@ pub struct ThreadQueueAddParams {
     /// What happens after the server died under its turn; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_crash: Option<OnCrash>,
+    /// What happens after a graceful stop of the server cut its turn; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_stop: Option<OnStop>,
     /// What happens when it cannot be started; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_cannot_start: Option<OnCannotStart>,
@@ -108,6 +111,19 @@ pub enum OnCrash {
     /// The next one runs.
     Continue,
     /// It runs again.
+    Retry,
+}
+
+/// What happens after a graceful stop of the server cut a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum OnStop {
+    /// The next server goes on with it from its history.
+    Continue,
+    /// It holds the queue, as after a crash.
+    Block,
+    /// It runs again from its beginning.
     Retry,
 }
 

@@ -60,12 +60,13 @@ fn adds_of_both_dialects_come_back_whole() {
     whole::<ThreadQueueAddParams>(json!({"threadId": "t",
         "turnStartParams": {"threadId": "t", "input": input, "effort": "high"},
         "idempotencyKey": "k", "notBeforeMs": 5, "source": "shim", "onError": "block",
-        "onCrash": "retry", "onCannotStart": "continue", "onLimit": "fail",
+        "onCrash": "retry", "onStop": "block", "onCannotStart": "continue", "onLimit": "fail",
         "retry": {"maxAttempts": 3, "baseMs": 1, "capMs": 2}}));
     for (member, word) in [
         ("source", "direct"),
         ("onError", "retry"),
         ("onCrash", "guess"),
+        ("onStop", "guess"),
         ("onCannotStart", "wait"),
         ("onLimit", "block"),
     ] {

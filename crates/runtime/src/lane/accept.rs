@@ -85,7 +85,8 @@ fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
 }
 
 fn first_item(params: &TurnStartParams, row: &Row, chosen: &Chosen) -> Option<FirstItem> {
-    if params.input.is_empty() {
+    // The message of a row that continues is in the history.
+    if params.input.is_empty() || row.continues {
         return None;
     }
     let item = user_message(

@@ -17,6 +17,7 @@ mod closing;
 mod commands;
 mod completion;
 mod effects;
+mod holds;
 mod input;
 mod joining;
 mod results;
@@ -46,6 +47,7 @@ use super::close::CloseOp;
 use super::command::{Command, Reply};
 use super::event::{Event, Now, RequestNo, Unload, Wake};
 use super::face::Face;
+use super::hold::Hold;
 use super::past::{KnownPast, Reading};
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
@@ -95,12 +97,16 @@ pub(crate) struct Actor {
     unattended_since: Option<Instant>,
     session: SessionAccepts,
     warned: Warned,
+    /// The holds that subscribers were told of and that still hold.
+    told_holds: Vec<Hold>,
     /// What the turn that began last is for.
     turn_kind: TurnKind,
     /// What is done with the thread when the task ends.
     closes: Vec<(CloseOp, Reply<()>)>,
     /// The worker stops and has no time.
     haste: bool,
+    /// A second signal stops the worker: the rules of a crash count.
+    forced: bool,
     /// The last known picture, for what is told about the queue.
     lane: Option<LaneView>,
     queue_changed: bool,
@@ -161,9 +167,11 @@ impl Actor {
             unattended_since: Some(now),
             session: SessionAccepts::default(),
             warned: Warned::default(),
+            told_holds: Vec::new(),
             turn_kind: TurnKind::Turn,
             closes: Vec::new(),
             haste: false,
+            forced: false,
             lane: None,
             queue_changed: false,
             waits: 0,

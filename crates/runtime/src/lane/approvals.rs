@@ -145,10 +145,24 @@ impl SessionAccepts {
 /// How long approvals wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// While somebody listens.
-    pub attended: Duration,
-    /// While nobody does.
-    pub unattended: Duration,
+    /// From the question on; none: without limit.
+    pub attended: Option<Duration>,
+    /// While no subscriber can answer; none: without limit.
+    pub unattended: Option<Duration>,
+}
+
+impl Patience {
+    /// When a question that was asked then has waited too long; none: never.
+    pub(crate) fn deadline(
+        self,
+        asked_at: Instant,
+        unattended_since: Option<Instant>,
+    ) -> Option<Instant> {
+        let attended = self.attended.map(|wait| asked_at + wait);
+        let alone = unattended_since.map(|since| since.max(asked_at));
+        let alone = alone.zip(self.unattended).map(|(since, wait)| since + wait);
+        [attended, alone].into_iter().flatten().min()
+    }
 }
 
 /// The open approvals of one turn.
@@ -202,7 +216,10 @@ impl Approvals {
         unattended_since: Option<Instant>,
         patience: Patience,
     ) -> Option<Open> {
-        let expired = |open: &Open| deadline(open, unattended_since, patience) <= now;
+        let expired = |open: &Open| {
+            let deadline = patience.deadline(open.asked_at, unattended_since);
+            deadline.is_some_and(|deadline| deadline <= now)
+        };
         let at = self.open.iter().position(expired)?;
         Some(self.open.remove(at))
     }
@@ -216,7 +233,7 @@ impl Approvals {
         let deadlines = self
             .open
             .iter()
-            .map(|open| deadline(open, unattended_since, patience));
+            .filter_map(|open| patience.deadline(open.asked_at, unattended_since));
         deadlines.min()
     }
 
@@ -235,21 +252,13 @@ impl Approvals {
     }
 }
 
-fn deadline(open: &Open, unattended_since: Option<Instant>, patience: Patience) -> Instant {
-    let attended = open.asked_at + patience.attended;
-    match unattended_since {
-        None => attended,
-        Some(since) => attended.min(since.max(open.asked_at) + patience.unattended),
-    }
-}
-
 /// What is asked, as clients see it.
 pub(crate) fn asking(
     id: ApprovalId,
     place: (ThreadId, TurnId),
     request: &ApprovalRequest,
     now_ms: i64,
-    expires_ms: i64,
+    expires_ms: Option<i64>,
 ) -> Asking {
     let approval = Approval {
         approval_id: id,

@@ -209,6 +209,8 @@ pub enum StopHow {
     Now,
     /// The worker stops at once, and the engine has next to no time.
     InHaste,
+    /// As in haste, after a second signal: what runs goes by the rules of a crash.
+    Forced,
     /// The thread is closed, as by an interrupt; the worker goes on.
     Close,
 }

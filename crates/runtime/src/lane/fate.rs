@@ -1,7 +1,8 @@
 //! What becomes of a row when its turn has ended, and of the lane behind it.
 //!
 //! The invariant here: a pure function of the row, the outcome and the time. A row comes back only
-//! if nothing it did could be done twice, or if its policy says so; rows whose turn id somebody
+//! if nothing it did could be done twice, if its policy says so, or if it goes on where a graceful
+//! stop cut it; rows whose turn id somebody
 //! waits for never come back.
 //!
 //! What a dead worker left is decided in [`super::recovery`].
@@ -10,16 +11,22 @@ use turnlane_engine::limits::{wait_for, waits};
 use turnlane_engine::{OutcomeStatus, TurnOutcome};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::TurnId;
-use turnlane_store::lane::Waiting;
-use turnlane_store::queue::{Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, Retry, Row};
-use turnlane_store::turn::{TurnStatus, WaitingChange};
+use turnlane_store::lane::{Paused, Waiting};
+use turnlane_store::queue::{
+    Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Retry, Row,
+};
+use turnlane_store::turn::{PauseChange, PauseWhen, TurnStatus, WaitingChange};
 
-use super::rows::{self, FANOUT, comes_back};
+use super::rows::{self, DIRECT, FANOUT, comes_back};
 
 /// So many put-backs by a passing trouble are too many.
 const PUT_BACKS_MAX: u32 = 20;
 /// The text of a row whose worker stopped under its turn.
 pub(crate) const WORKER_STOPPED: &str = "queued turn was interrupted because its worker stopped";
+/// The reason of a pause that an interrupt leaves.
+pub(crate) const INTERRUPT: &str = "interrupt";
+/// The reason of a pause that a direct turn leaves whose approval nobody answered.
+const APPROVAL_TIMEOUT: &str = "approvalTimeout";
 /// The text of a turn whose worker stopped under it.
 pub(crate) const SERVER_STOPPED: &str = "server stopped";
 
@@ -33,7 +40,7 @@ pub(crate) struct Ended<'a> {
     /// Whether it may have changed something outside of the thread.
     pub had_effect: bool,
     /// Whether it was stopped because the worker stops.
-    pub by_shutdown: bool,
+    pub worker_stop: WorkerStop,
     /// The turn that the row becomes if it comes back.
     pub next_turn: TurnId,
     /// How many waits in a row the lane has had.
@@ -42,6 +49,19 @@ pub(crate) struct Ended<'a> {
     pub jitter: u32,
     /// Now.
     pub now_ms: i64,
+}
+
+/// Whether the stop of its worker ended a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerStop {
+    /// It did not.
+    No,
+    /// A graceful stop did, and the engine can go on from the history.
+    Graceful,
+    /// A graceful stop did, and the engine cannot go on from the history.
+    GracefulWithoutHistory,
+    /// A second signal did: the rules of a crash count.
+    Forced,
 }
 
 /// What is recorded of it.
@@ -57,6 +77,8 @@ pub(crate) struct Recorded {
     pub fate: Fate,
     /// What the lane waits for.
     pub waiting: WaitingChange,
+    /// What becomes of the lane's pause.
+    pub pause: PauseChange,
 }
 
 /// Decides about a turn that has ended.
@@ -69,6 +91,14 @@ pub(crate) fn after_turn(ended: Ended<'_>) -> Recorded {
             muted: false,
             fate: Fate::Done,
             waiting: WaitingChange::End,
+            pause: if ended.row.source == DIRECT {
+                // A person who goes on by hand has no other way to end it in Codex's clients.
+                PauseChange::End {
+                    reason: INTERRUPT.to_owned(),
+                }
+            } else {
+                PauseChange::Keep
+            },
         },
         OutcomeStatus::Interrupted => interrupted(ended, error),
         OutcomeStatus::Failed => failed(ended, error.unwrap_or_else(|| unnamed(ended.outcome))),
@@ -85,38 +115,42 @@ fn unnamed(outcome: &TurnOutcome) -> TurnError {
 }
 
 fn interrupted(ended: Ended<'_>, error: Option<TurnError>) -> Recorded {
-    let recorded = |error, fate| Recorded {
+    let recorded = |error, fate, muted| Recorded {
         status: TurnStatus::Interrupted,
         error,
-        muted: false,
+        muted,
         fate,
         waiting: WaitingChange::Keep,
+        pause: PauseChange::Keep,
     };
-    if !ended.by_shutdown {
-        return recorded(error, Fate::Done);
-    }
-    let stopped = TurnError::new(
-        SERVER_STOPPED,
-        CodexErrorInfo::Other,
-        ErrorKind::Interrupted,
-    );
-    let fate = if comes_back(ended.row) {
-        match ended.row.policies.on_crash {
-            OnCrash::Continue => Fate::Done,
-            OnCrash::Block => Fate::Block {
-                failure: rows::write(&worker_stopped()),
-                turn: ended.next_turn,
-            },
-            OnCrash::Retry => Fate::Back {
-                turn: ended.next_turn,
-                not_before_ms: 0,
-                why: Back::Retry,
-            },
+    let kind = match ended.worker_stop {
+        WorkerStop::No => return recorded(error, Fate::Done, false),
+        WorkerStop::Graceful | WorkerStop::GracefulWithoutHistory => ErrorKind::Stopped,
+        WorkerStop::Forced => ErrorKind::Interrupted,
+    };
+    let stopped = TurnError::new(SERVER_STOPPED, CodexErrorInfo::Other, kind);
+    let back = |why| Fate::Back {
+        turn: ended.next_turn,
+        not_before_ms: 0,
+        why,
+    };
+    let (fate, muted) = if !comes_back(ended.row) {
+        (Fate::Done, false)
+    } else if ended.worker_stop == WorkerStop::Graceful {
+        match ended.row.policies.on_stop {
+            OnStop::Continue => (back(Back::Continue), false),
+            OnStop::Block => (block(ended, &worker_stopped()), false),
+            OnStop::Retry => (back(Back::Anew), true),
         }
     } else {
-        Fate::Done
+        let fate = match ended.row.policies.on_crash {
+            OnCrash::Continue => Fate::Done,
+            OnCrash::Block => block(ended, &worker_stopped()),
+            OnCrash::Retry => back(Back::Retry),
+        };
+        (fate, false)
     };
-    recorded(Some(error.unwrap_or(stopped)), fate)
+    recorded(Some(error.unwrap_or(stopped)), fate, muted)
 }
 
 /// Why a row is shown as failed whose worker stopped or died under its turn.
@@ -135,8 +169,12 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
     if waits_it_out && ended.row.source != FANOUT {
         return limited(ended, error, &kind);
     }
+    let unanswered = kind == ErrorKind::ApprovalTimeout;
     let (fate, muted) = if !comes_back(ended.row) {
         (Fate::Done, !ended.outcome.begun)
+    } else if unanswered {
+        // Another try would ask the same question, and what follows relies on the answer.
+        (block(ended, &error), false)
     } else if !ended.outcome.begun {
         (cannot_start(ended, &error), true)
     } else if tries(ended.row) < policies.retry.max_attempts {
@@ -160,6 +198,18 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
         muted,
         fate,
         waiting: WaitingChange::Keep,
+        pause: if unanswered && ended.row.source == DIRECT {
+            PauseChange::Begin {
+                paused: Paused {
+                    reason: APPROVAL_TIMEOUT.to_owned(),
+                    by: None,
+                    since_ms: ended.now_ms,
+                },
+                when: PauseWhen::Always,
+            }
+        } else {
+            PauseChange::Keep
+        },
     }
 }
 
@@ -226,6 +276,7 @@ fn limited(ended: Ended<'_>, mut error: TurnError, kind: &ErrorKind) -> Recorded
         muted: put_back,
         fate,
         waiting: WaitingChange::Begin(waiting),
+        pause: PauseChange::Keep,
     }
 }
 
@@ -242,6 +293,7 @@ fn tries(row: &Row) -> u32 {
     row.attempts
         .saturating_sub(row.losses)
         .saturating_sub(row.put_backs)
+        .saturating_sub(row.stops)
 }
 
 /// The pause before the next try, doubling, spread by a fifth either way.

@@ -59,7 +59,10 @@ pub(crate) fn from_accepted(
         engine_state: state.and_then(|state| rows::read(state).ok()),
         history: Arc::default(),
         unrecorded: Vec::new(),
-        input: params.input.clone(),
+        input: match kind {
+            TurnKind::Turn | TurnKind::Compact => params.input.clone(),
+            TurnKind::Continue => Vec::new(),
+        },
         item_id: accepted
             .item
             .as_ref()

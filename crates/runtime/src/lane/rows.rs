@@ -52,6 +52,8 @@ pub(crate) fn under_way(state: turnlane_store::queue::RowState) -> Row {
         attempts: 1,
         losses: 0,
         put_backs: 0,
+        stops: 0,
+        continues: false,
         policies: turnlane_store::queue::Policies::default(),
         bound: None,
         key: None,

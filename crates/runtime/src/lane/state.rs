@@ -495,7 +495,7 @@ impl LaneState {
         let (deadline, why) = match how {
             StopHow::After(grace) => (now.mono + grace, StopWhy::Worker),
             StopHow::Now => (now.mono, StopWhy::Worker),
-            StopHow::InHaste => (now.mono, StopWhy::WorkerInHaste),
+            StopHow::InHaste | StopHow::Forced => (now.mono, StopWhy::WorkerInHaste),
             StopHow::Close => (now.mono, StopWhy::Close),
         };
         // A second, sooner stop wins; a later one changes nothing.

@@ -50,6 +50,8 @@ pub(crate) struct RunningTurn {
     pub outcome: Option<TurnOutcome>,
     /// Why the engine was told to stop.
     pub cancelled: Option<CancelWhy>,
+    /// Whether a client answered an approval with `cancel`.
+    pub cancelled_by_answer: bool,
     /// Who stopped it, for the pause it may leave.
     pub stopped_by: Option<String>,
     /// Where the answer to the engine's last question about steering goes.
@@ -88,6 +90,7 @@ impl RunningTurn {
             untold: BTreeMap::new(),
             outcome: None,
             cancelled: None,
+            cancelled_by_answer: false,
             stopped_by: None,
             close_steer: None,
             rights: TurnRights::of(&accepted),

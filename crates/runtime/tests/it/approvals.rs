@@ -6,14 +6,17 @@ use std::time::Duration;
 use turnlane_protocol::approval::{Approval, Decision};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::notification::Decider;
+use turnlane_protocol::thread::{ActiveFlag, ThreadStatus};
 use turnlane_runtime::{
     AfterInterrupt, Answers, ApprovalState, CallerRights, ClientDecision, Drain, Error, NoticeBody,
-    Options, Subscriber,
+    Options, StartHow, Subscriber,
 };
 use turnlane_store::approval::ApprovalQuery;
+use turnlane_store::queue::RowState;
+use turnlane_store::turn::TurnStatus;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use crate::support::{Ear, Home, World};
+use crate::support::{Ear, Home, World, start};
 
 const SCRIPT: &str = "version: 1
 turns:
@@ -96,27 +99,108 @@ async fn an_accept_for_the_session_is_not_asked_again_while_loaded() {
 }
 
 #[tokio::test]
-async fn an_approval_that_nobody_answers_is_declined() {
+async fn an_approval_without_a_limit_waits_for_an_answer_also_where_nobody_is_attached() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    world.add(thread, "go").await;
+    world.add(thread, "behind").await;
+    let asked = async || open(&world).await == 1;
+    eventually("the question", DEADLINE, asked).await.unwrap();
+    let waiting = world.handle.approvals(Some(thread)).await.unwrap();
+    assert_eq!(waiting[0].expires_at_ms, None);
+    let status = world.handle.status(thread);
+    let active_flags = vec![ActiveFlag::WaitingOnApproval];
+    assert_eq!(status, ThreadStatus::Active { active_flags });
+    // A lane has no timer that could answer: it would have fired by the time of a second look.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_hours(24 * 30)).await;
+    tokio::time::resume();
+    assert_eq!(open(&world).await, 1);
+    assert_eq!(world.turns(thread).await.len(), 1, "what follows waits");
+
+    let accept = ClientDecision::new(Decision::Accept);
+    world
+        .handle
+        .respond(waiting[0].approval_id, accept)
+        .await
+        .unwrap();
+    let second = async || world.turns(thread).await.len() == 2;
+    eventually("the next turn", DEADLINE, second).await.unwrap();
+    assert_eq!(world.turns(thread).await[0].status, TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_direct_turn_whose_approval_nobody_answers_fails_and_pauses_the_lane() {
     let home = Home::new();
     let options = Options {
-        unattended_timeout: Duration::from_millis(20),
+        unattended_timeout: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let world = home.start_with(SCRIPT, options).await;
+    let thread = world.thread().await;
+    let begun = world.handle.start(thread, start("go", StartHow::OrReject));
+    begun.await.unwrap();
+    let ended = world.ended(thread, 1).await;
+    assert_eq!(ended[0].status, TurnStatus::Failed);
+    let paused = world.queue(thread).await.lane.paused.unwrap();
+    assert_eq!(paused.reason, "approvalTimeout");
+}
+
+#[tokio::test]
+async fn an_answer_that_cancels_the_turn_pauses_what_waits_behind_it() {
+    for (on_interrupt, behind) in [(AfterInterrupt::Pause, 1), (AfterInterrupt::Continue, 0)] {
+        let home = Home::new();
+        let options = Options {
+            on_interrupt,
+            ..Options::default()
+        };
+        let world = home.start_with(SCRIPT, options).await;
+        let thread = world.thread().await;
+        let (_, ear) = world.listen(thread).await;
+        world.add(thread, "go").await;
+        ear.hears("approval requested", 1).await;
+        world.add(thread, "behind").await;
+        let id = asked(&ear)[0].approval_id;
+        let cancel = ClientDecision::new(Decision::Cancel);
+        world.handle.decide(thread, id, cancel).await.unwrap();
+        ear.hears("turn Interrupted", 1).await;
+        if on_interrupt == AfterInterrupt::Continue {
+            ear.hears("approval requested", 2).await;
+        }
+        let page = world.queue(thread).await;
+        assert_eq!(page.rows.len(), behind);
+        let reason = page.lane.paused.map(|paused| paused.reason);
+        assert_eq!(reason, (behind == 1).then(|| "interrupt".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn an_approval_that_nobody_answers_in_time_is_declined_and_fails_the_turn() {
+    let home = Home::new();
+    let options = Options {
+        unattended_timeout: Some(Duration::from_millis(20)),
         ..Options::default()
     };
     let world = home.start_with(SCRIPT, options).await;
     let thread = world.thread().await;
     world.add(thread, "go").await;
+    world.add(thread, "behind").await;
     world.ended(thread, 1).await;
     let items = world.items(thread).await;
-    let said = items
-        .iter()
-        .find(|item| item.kind == "agentMessage")
-        .unwrap();
-    assert!(
-        said.body.as_str().contains("left it"),
-        "{}",
-        said.body.as_str()
-    );
+    let command = items.iter().find(|item| item.kind == "commandExecution");
+    let command = command.unwrap().body.as_str();
+    assert!(command.contains(r#""status":"declined""#), "{command}");
+    assert!(items.iter().all(|item| item.kind != "agentMessage"));
     assert_eq!(open(&world).await, 0);
+    let turns = world.turns(thread).await;
+    assert_eq!((turns.len(), turns[0].status), (1, TurnStatus::Failed));
+    let error = turns[0].error.as_ref().unwrap().as_str();
+    assert!(error.contains(r#""kind":"approvalTimeout""#), "{error}");
+    let page = world.queue(thread).await;
+    assert_eq!(page.rows.len(), 2);
+    assert_eq!(page.rows[0].state, RowState::Blocked, "it holds the lane");
+    assert_eq!(page.rows[0].last_turn, Some(turns[0].id));
 }
 
 const TWICE: &str = "version: 1
@@ -297,7 +381,7 @@ impl Subscriber for Mute {
 async fn somebody_who_only_listens_is_nobody_who_could_answer() {
     let home = Home::new();
     let options = Options {
-        unattended_timeout: Duration::ZERO,
+        unattended_timeout: Some(Duration::ZERO),
         ..Options::default()
     };
     let world = home.start_with(SCRIPT, options).await;
@@ -310,8 +394,8 @@ async fn somebody_who_only_listens_is_nobody_who_could_answer() {
         .await
         .unwrap();
     world.add(thread, "go").await;
-    mute.0.hears("turn Completed", 1).await;
-    assert_eq!(mute.0.said(), "left it");
+    mute.0.hears("turn Failed", 1).await;
+    assert_eq!(mute.0.said(), "");
 }
 
 /// A worker that asks and dies: its tasks go with their runtime, and its store with them.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use turnlane_engine::{
     BoxFuture, CancelReason, Capabilities, Engine, Sink, TurnControl, TurnOutcome, TurnRequest,
     UsageKind,
@@ -10,11 +11,12 @@ use turnlane_engine::{
 use turnlane_protocol::ids::ThreadId;
 use turnlane_runtime::{AddTurn, Error, Options, StartHow};
 use turnlane_store::Store as _;
-use turnlane_store::queue::{OnCrash, RowState};
-use turnlane_store::turn::TurnStatus;
+use turnlane_store::queue::{OnCrash, OnStop, RowState};
+use turnlane_store::thread::Direction;
+use turnlane_store::turn::{ItemQuery, ItemRow, TurnStatus};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
-use crate::support::{Home, params, queue_query, start, turns};
+use crate::support::{Home, World, params, queue_query, start, turns};
 
 const SCRIPT: &str = "version: 1
 turns:
@@ -28,6 +30,104 @@ fallback: {say: \"You said: {input}\"}
 
 #[tokio::test]
 async fn a_stop_at_once_interrupts_what_runs_and_its_row_comes_back_by_its_policy() {
+    for (policy, state, muted) in [
+        (OnStop::Block, RowState::Blocked, false),
+        (OnStop::Retry, RowState::Queued, true),
+        (OnStop::Continue, RowState::Queued, false),
+    ] {
+        let home = Home::new();
+        let world = home.start(SCRIPT).await;
+        let thread = world.thread().await;
+        let (_, ear) = world.listen(thread).await;
+        let mut add = AddTurn::new(params("slow"));
+        add.policies.on_stop = policy;
+        world.add_with(thread, add).await;
+        ear.hears("completed agentMessage", 1).await;
+        let stop = world.runtime.stop(Duration::ZERO);
+        within("the stop", DEADLINE, stop).await.unwrap().unwrap();
+
+        let store = home.store();
+        let ended = turns(store.as_ref(), thread).await;
+        assert_eq!(ended[0].status, TurnStatus::Interrupted);
+        assert_eq!(ended[0].muted, muted);
+        let error = ended[0].error.as_ref().unwrap().as_str().to_owned();
+        assert!(error.contains("server stopped"), "{error}");
+        assert!(error.contains(r#""kind":"stopped""#), "{error}");
+        let page = store.queue(queue_query(thread)).await.unwrap();
+        let row = page.rows.first().unwrap();
+        assert_eq!((row.state, row.not_before_ms), (state, 0));
+        assert_eq!(row.continues, policy == OnStop::Continue);
+        assert_eq!(page.lane.owner, None);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_a_stop_cut_is_continued_once_by_the_next_worker() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    let row = world.add(thread, "slow").await;
+    ear.hears("completed agentMessage", 1).await;
+    world.add(thread, "next").await;
+    // Stopped twice: the second time while the turn is being continued.
+    world.runtime.stop(Duration::ZERO).await.unwrap();
+    let world = home.start(SCRIPT).await;
+    let started = async || {
+        let turns = world.turns(thread).await;
+        turns.len() == 2 && turns[1].status == TurnStatus::InProgress
+    };
+    eventually("the second turn", DEADLINE, started)
+        .await
+        .unwrap();
+    world.runtime.stop_now().await.unwrap();
+
+    let world = home.start(SCRIPT).await;
+    world.gates.open("go");
+    world.ended(thread, 4).await;
+    let turns = world.turns(thread).await;
+    let statuses: Vec<_> = turns.iter().map(|turn| turn.status).collect();
+    let (cut, done) = (TurnStatus::Interrupted, TurnStatus::Completed);
+    assert_eq!(statuses, [cut, cut, done, done]);
+    assert_eq!(turns[2].row, Some(row.id));
+    let said = said(&world, thread).await;
+    assert_eq!(
+        said,
+        [
+            "user slow",
+            "agent working",
+            "agent done",
+            "user next",
+            "agent You said: next"
+        ],
+        "the message is there once, and what had been done is not done again"
+    );
+    assert_eq!(world.queue(thread).await.lane.depth, 0);
+}
+
+/// What was said on a thread, in order.
+async fn said(world: &World, thread: ThreadId) -> Vec<String> {
+    let items = world.handle.store().items(ItemQuery {
+        thread: thread.as_uuid().into(),
+        turn_ord: None,
+        after_ord: None,
+        direction: Direction::Ascending,
+        limit: 100,
+    });
+    let items = items.await.unwrap().rows;
+    let text = |item: &ItemRow| {
+        let body: Value = serde_json::from_str(item.body.as_str()).unwrap();
+        match item.kind.as_str() {
+            "userMessage" => format!("user {}", body["content"][0]["text"].as_str().unwrap()),
+            "agentMessage" => format!("agent {}", body["text"].as_str().unwrap()),
+            other => other.to_owned(),
+        }
+    };
+    items.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn a_second_signal_leaves_the_row_to_the_rules_of_a_crash() {
     for (policy, state) in [
         (OnCrash::Block, Some(RowState::Blocked)),
         (OnCrash::Retry, Some(RowState::Queued)),
@@ -41,23 +141,21 @@ async fn a_stop_at_once_interrupts_what_runs_and_its_row_comes_back_by_its_polic
         add.policies.on_crash = policy;
         world.add_with(thread, add).await;
         ear.hears("completed agentMessage", 1).await;
-        let stop = world.runtime.stop(Duration::ZERO);
-        within("the stop", DEADLINE, stop).await.unwrap().unwrap();
-
+        let handle = world.handle.clone();
+        let stop = tokio::spawn(world.runtime.stop(Duration::from_mins(10)));
+        let stopping = async || {
+            let other = handle.start(thread, start("y", StartHow::OrReject)).await;
+            matches!(other, Err(Error::Stopping))
+        };
+        eventually("the stop", DEADLINE, stopping).await.unwrap();
+        handle.hurry();
+        let stopped = within("the stop", DEADLINE, stop).await;
+        stopped.unwrap().unwrap().unwrap();
         let store = home.store();
-        let ended = turns(store.as_ref(), thread).await;
-        assert_eq!(ended[0].status, TurnStatus::Interrupted);
-        assert!(
-            ended[0]
-                .error
-                .as_ref()
-                .unwrap()
-                .as_str()
-                .contains("server stopped")
-        );
         let page = store.queue(queue_query(thread)).await.unwrap();
-        assert_eq!(page.rows.first().map(|row| row.state), state);
-        assert_eq!(page.lane.owner, None);
+        let row = page.rows.first();
+        assert_eq!(row.map(|row| row.state), state);
+        assert!(row.is_none_or(|row| !row.continues));
     }
 }
 

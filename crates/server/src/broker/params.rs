@@ -58,7 +58,7 @@ fn command(asking: &Asking) -> CommandApprovalParams {
         proposed_execpolicy_amendment: asking.proposed_execpolicy_amendment.clone(),
         available_decisions: Some(approval.available_decisions.clone()),
         approval_id: Some(approval.approval_id.to_string()),
-        expires_at_ms: Some(approval.expires_at_ms),
+        expires_at_ms: approval.expires_at_ms,
         extra: Extra::default(),
     }
 }
@@ -73,7 +73,7 @@ fn file_change(asking: &Asking) -> FileChangeApprovalParams {
         reason: approval.reason.clone(),
         grant_root: asking.grant_root.clone(),
         approval_id: Some(approval.approval_id.to_string()),
-        expires_at_ms: Some(approval.expires_at_ms),
+        expires_at_ms: approval.expires_at_ms,
         extra: Extra::default(),
     }
 }
@@ -93,7 +93,7 @@ fn permissions(asking: &Asking) -> PermissionsApprovalParams {
         permissions,
         reason: approval.reason.clone(),
         approval_id: Some(approval.approval_id.to_string()),
-        expires_at_ms: Some(approval.expires_at_ms),
+        expires_at_ms: approval.expires_at_ms,
         extra: Extra::default(),
     }
 }

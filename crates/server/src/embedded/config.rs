@@ -57,7 +57,7 @@ impl EmbeddedConfig {
             },
             defaults: None,
             runtime: turnlane_runtime::Options::default(),
-            on_interrupt: AfterInterrupt::Continue,
+            on_interrupt: AfterInterrupt::Pause,
         }
     }
 

@@ -163,6 +163,11 @@ fn status(row: &Row) -> QueuedTurnStatus {
     }
 }
 
+/// Why a row failed, as it was stored.
+pub(crate) fn failure_message(failure: &Json) -> String {
+    failed(failure).message
+}
+
 fn failed(failure: &Json) -> TurnError {
     let error = serde_json::from_str(failure.as_str());
     error.unwrap_or_else(|_| {
@@ -191,6 +196,8 @@ mod tests {
             attempts: 2,
             losses: 0,
             put_backs: 0,
+            stops: 0,
+            continues: false,
             policies: Policies::default(),
             bound: None,
             key: None,

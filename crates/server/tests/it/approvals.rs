@@ -46,7 +46,10 @@ async fn two_clients_are_asked_with_one_id_and_the_first_answer_counts() {
     assert_eq!(params["command"], "touch x");
     assert_eq!(params["threadId"], thread.as_str());
     assert_eq!(params["kind"], "command");
-    assert!(params["expiresAtMs"].as_i64() > params["startedAtMs"].as_i64());
+    assert!(
+        params["expiresAtMs"].is_null(),
+        "there is no limit by default"
+    );
 
     answer(&mut two, &second["id"], json!({"decision": "accept"})).await;
     two.told("serverRequest/resolved", json!({"requestId": 0}))
@@ -136,9 +139,9 @@ async fn whoever_comes_back_is_asked_again_with_the_same_id() {
 }
 
 #[tokio::test]
-async fn with_nobody_who_can_answer_the_deadline_declines() {
+async fn with_nobody_who_can_answer_a_limit_that_passes_fails_the_turn() {
     let options = Options {
-        unattended_timeout: Duration::ZERO,
+        unattended_timeout: Some(Duration::ZERO),
         ..Options::default()
     };
     let world = World::start_with(ASKING, options).await;
@@ -147,7 +150,9 @@ async fn with_nobody_who_can_answer_the_deadline_declines() {
     let mut logger = world.client_with(opts_out).await;
     let thread = logger.thread().await;
     let turn = logger.turn(&thread, "go").await;
-    assert_eq!(said(&mut logger, &turn).await, "left it");
+    let ended = logger.ended(&turn).await;
+    assert_eq!(ended["status"], "failed", "{ended}");
+    assert_eq!(ended["error"]["kind"], "approvalTimeout");
     assert!(!logger.words(0).contains(&METHOD.to_owned()));
 }
 

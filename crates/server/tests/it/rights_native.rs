@@ -16,14 +16,18 @@ const COMMAND: &str = "item/commandExecution/requestApproval";
 const PATCH: &str = "item/fileChange/requestApproval";
 
 /// A server with the native engine, its model, and a directory that no turn may write in.
-struct Stage {
-    world: World,
+pub(crate) struct Stage {
+    pub(crate) world: World,
     mock: MockModel,
     outside: TempDir,
 }
 
 impl Stage {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
+        Self::with(turnlane_runtime::Options::default()).await
+    }
+
+    pub(crate) async fn with(options: turnlane_runtime::Options) -> Self {
         let mock = MockModel::start().await.unwrap();
         let provider = json!({"base_url": mock.base_url(), "env_key": "MOCK_KEY",
             "request_max_retries": 0, "stream_max_retries": 0});
@@ -52,23 +56,23 @@ impl Stage {
         let engines: Vec<Arc<dyn turnlane_engine::Engine>> =
             vec![Arc::new(native), Arc::new(scripted(ECHO))];
         Self {
-            world: World::with_engines(engines).await,
+            world: World::with_engines_and(engines, options).await,
             mock,
             outside: TempDir::new().unwrap(),
         }
     }
 
     /// A file that only something outside of the sandbox can make.
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.outside.path().canonicalize().unwrap().join(name)
     }
 
-    fn touch(&self, name: &str) -> String {
+    pub(crate) fn touch(&self, name: &str) -> String {
         format!("touch \"{}\"", self.file(name).display())
     }
 
     /// The model calls these tools, one per round, and then says that it is done.
-    fn model_calls(&self, calls: &[(&str, Value)]) {
+    pub(crate) fn model_calls(&self, calls: &[(&str, Value)]) {
         for (tool, arguments) in calls {
             self.mock.push(Reply::function_call(*tool, arguments));
         }
@@ -76,7 +80,7 @@ impl Stage {
     }
 
     /// The output of the model's last call.
-    fn last_output(&self) -> String {
+    pub(crate) fn last_output(&self) -> String {
         let requests = self.mock.requests();
         let input = &requests.last().unwrap().body["input"];
         let outputs = input.as_array().unwrap().iter();
@@ -94,7 +98,7 @@ impl Stage {
     }
 }
 
-async fn thread(client: &mut Client, more: Value) -> String {
+pub(crate) async fn thread(client: &mut Client, more: Value) -> String {
     let mut params = json!({"engine": "native", "sandbox": "read-only"});
     let members = more.as_object().unwrap().clone();
     params.as_object_mut().unwrap().extend(members);
@@ -109,7 +113,7 @@ async fn run(client: &mut Client, thread: &str) {
     assert_eq!(ended["status"], "completed", "{ended}");
 }
 
-async fn answer(client: &mut Client, request: &Value, decision: Value) {
+pub(crate) async fn answer(client: &mut Client, request: &Value, decision: Value) {
     let message = json!({"id": request["id"], "result": {"decision": decision}});
     client.0.send(&message).await.unwrap();
 }

@@ -123,9 +123,16 @@ impl World {
 
     /// A world of its own with these engines; `scripted` must be one of them.
     pub(crate) async fn with_engines(engines: Vec<Arc<dyn Engine>>) -> Self {
+        Self::with_engines_and(engines, turnlane_runtime::Options::default()).await
+    }
+
+    /// The same with these options.
+    pub(crate) async fn with_engines_and(
+        engines: Vec<Arc<dyn Engine>>,
+        options: turnlane_runtime::Options,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder.path().join("turnlane.db"));
-        let options = turnlane_runtime::Options::default();
         Self::start_on(folder, store, engines, options).await
     }
 

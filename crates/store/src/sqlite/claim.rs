@@ -132,16 +132,20 @@ fn pick_due(db: &Db<'_>, lane: &mut Lane, at_ms: i64) -> Result<Option<Row>, Fau
     Ok(None)
 }
 
-/// The head or a named row, failed or not, due or not; ends a pause and a wait.
+/// The head, unless it failed, or a named row, failed or not; due or not. Ends a pause and a wait.
 fn pick_now(db: &Db<'_>, lane: &mut Lane, which: Which) -> Result<Option<Row>, Fault> {
     if lane.archived {
         return Err(StoreError::Archived(lane.thread).into());
     }
     let id = match which {
         Which::Row(row) => row,
-        Which::Head | Which::HeadNow => {
-            row_of(&lane.head(db)?).ok_or(Fault::Refused(StoreError::QueueEmpty))?
-        }
+        Which::Head | Which::HeadNow => match lane.head(db)? {
+            // A caller that names no row may not know that rows fail.
+            Head::Failed { row, failure } => {
+                return Err(StoreError::HeadFailed { row, failure }.into());
+            }
+            head => row_of(&head).ok_or(Fault::Refused(StoreError::QueueEmpty))?,
+        },
     };
     let row = visible_row(db, lane.thread, id)?;
     if row.bound.is_some_and(|worker| worker != db.me) {

@@ -22,8 +22,8 @@ use crate::queue::{
 };
 use crate::thread::{Listed, NewThread};
 use crate::turn::{
-    Accept, Accepted, AcceptedTurn, Complete, FirstItem, Keep, Put, TurnEnd, TurnStatus,
-    WaitingChange,
+    Accept, Accepted, AcceptedTurn, Complete, FirstItem, Keep, PauseChange, Put, TurnEnd,
+    TurnStatus, WaitingChange,
 };
 
 /// For how long keys are remembered here.
@@ -73,7 +73,7 @@ impl Fixture {
         connection
             .pragma_update(None, "foreign_keys", true)
             .unwrap();
-        let schema = include_str!("migrations/0001_threads_and_lanes.sql");
+        let schema = super::migrate::MIGRATIONS.concat();
         connection.execute_batch(schema).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let locks = WorkerLocks::Folder(folder.path().to_owned());
@@ -353,7 +353,7 @@ pub(super) fn complete(begun: &AcceptedTurn, fate: Fate, at_ms: i64) -> Complete
         put: Put::default(),
         fate,
         waiting: WaitingChange::Keep,
-        pause: None,
+        pause: PauseChange::Keep,
         keep: Keep::Ours,
         at_ms,
     }

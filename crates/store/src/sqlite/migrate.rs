@@ -19,7 +19,10 @@ use crate::sqlite::open::failed_to_open;
 pub(super) const APPLICATION_ID: i64 = 0x544c_4e45;
 
 /// The schema changes; the schema's number is how many of them were carried out.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_threads_and_lanes.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_threads_and_lanes.sql"),
+    include_str!("migrations/0002_stops_and_open_approvals.sql"),
+];
 
 /// How often and how long apart the change to a write-ahead log is tried: 5 s in all. SQLite does
 /// not wait by itself here, since two that wait for each other would never end.

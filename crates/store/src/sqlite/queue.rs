@@ -123,11 +123,13 @@ pub(super) fn add_last(
 
 /// Replaces what a visible row is started with.
 pub(super) fn update(db: &Db<'_>, update: &Update) -> Result<Changed<Row>, Fault> {
-    const UPDATE: &str =
-        "UPDATE queued_turn SET params = ?3, updated_ms = ?4 WHERE thread_id = ?1 AND id = ?2";
+    const UPDATE: &str = "UPDATE queued_turn SET params = ?3, updated_ms = ?4, continues = 0 \
+         WHERE thread_id = ?1 AND id = ?2";
     let mut lane = Lane::find_open(db, update.thread)?;
     let mut row = visible_row(db, update.thread, update.row)?;
     row.params = update.params.rewrite(&row.params);
+    // Other content is an ordinary turn: its message is not in the history.
+    row.continues = false;
     row.updated_ms = update.at_ms;
     let written = params![update.thread, row.id, row.params, row.updated_ms];
     execute(db, UPDATE, written)?;

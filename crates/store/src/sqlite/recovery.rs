@@ -169,6 +169,9 @@ fn apply(
     };
     row.updated_ms = at_ms;
     let left = row.turn;
+    // A turn that was cut without warning may have done anything; whether its row may go on from
+    // the history is not known, so that it is an ordinary one from now on.
+    row.continues &= turn.is_none();
     match &decision.row {
         // Nothing is decided.
         FoundFate::Ask => {

@@ -20,8 +20,8 @@ use crate::ids::{Grip, ThreadId};
 use crate::lane::Changed;
 use crate::queue::{Back, Fate, Row, RowState};
 use crate::turn::{
-    Accept, AcceptedTurn, Complete, EndedTurn, ItemRow, Keep, Put, TurnEnd, TurnRow, TurnStatus,
-    WaitingChange,
+    Accept, AcceptedTurn, Complete, EndedTurn, ItemRow, Keep, PauseChange, PauseWhen, Put, TurnEnd,
+    TurnRow, TurnStatus, WaitingChange,
 };
 
 const NEXT_TURN: &str = "SELECT coalesce(max(ord), 0) + 1 FROM turn WHERE thread_id = ?1";
@@ -211,13 +211,24 @@ pub(super) fn complete(db: &Db<'_>, complete: &Complete) -> Result<Changed<Row>,
             to_head(db, &mut lane, &mut row, *turn, Was::ATurn, &Return::Waiting)?;
             row.not_before_ms = *not_before_ms;
             match why {
-                Back::Retry => {}
+                Back::Retry => row.continues = false,
+                // Its turn is muted: if it went on from the history, its next turn does.
                 Back::Limit => row.put_backs += 1,
+                Back::Continue => {
+                    row.stops += 1;
+                    row.continues = true;
+                }
+                Back::Anew => {
+                    row.stops += 1;
+                    row.continues = false;
+                }
             }
         }
         Fate::Block { failure, turn } => {
             let failed = Return::Failed(failure);
             to_head(db, &mut lane, &mut row, *turn, Was::ATurn, &failed)?;
+            // A muted turn counts as none: the row still stands where it stood before.
+            row.continues &= complete.end.muted;
         }
     }
     hold(&mut lane, complete);
@@ -230,14 +241,21 @@ pub(super) fn complete(db: &Db<'_>, complete: &Complete) -> Result<Changed<Row>,
     lane.save_with(db, row)
 }
 
-/// Begins or ends a wait, and begins a pause.
+/// Begins or ends a wait and a pause.
 fn hold(lane: &mut Lane, complete: &Complete) {
     let waiting = match &complete.waiting {
         WaitingChange::Keep => lane.waiting.clone(),
         WaitingChange::Begin(waiting) => Some(waiting.clone()),
         WaitingChange::End => None,
     };
-    let paused = lane.paused.clone().or_else(|| complete.pause.clone());
+    let paused = match (&lane.paused, &complete.pause) {
+        (None, PauseChange::Begin { paused, when }) => {
+            let begins = *when == PauseWhen::Always || lane.depth > 0;
+            begins.then(|| paused.clone())
+        }
+        (Some(paused), PauseChange::End { reason }) if paused.reason == *reason => None,
+        (paused, _) => paused.clone(),
+    };
     if waiting != lane.waiting || paused != lane.paused {
         lane.waiting = waiting;
         lane.paused = paused;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::ids::{ApprovalId, Fence, RowId, ThreadId, TurnId, WorkerId};
 use crate::json::Json;
 use crate::lane::{Paused, Waiting};
-use crate::queue::{OnCannotStart, OnCrash, OnError, OnLimit, RowState};
+use crate::queue::{OnCannotStart, OnCrash, OnError, OnLimit, OnStop, RowState};
 use crate::turn::TurnStatus;
 
 /// A text in a column that knows only certain words.
@@ -76,6 +76,7 @@ word_columns! {
     }
     OnError { Continue = "continue", Block = "block" }
     OnCrash { Block = "block", Continue = "continue", Retry = "retry" }
+    OnStop { Continue = "continue", Block = "block", Retry = "retry" }
     OnCannotStart { Block = "block", Continue = "continue" }
     OnLimit { Wait = "wait", Fail = "fail" }
     TurnStatus {

@@ -14,7 +14,7 @@ use turnlane_store::recovery::{Deciding, Decision, Found, FoundFate, Recover, Wh
 use turnlane_store::thread::{Direction, Listed, NewThread};
 use turnlane_store::turn::{
     Accept, Accepted, AcceptedTurn, Complete, EndedTurn, EntryRow, FirstItem, ItemQuery, ItemRow,
-    Keep, Put, StartTurn, TurnEnd, TurnQuery, TurnStatus, WaitingChange, WhenBusy,
+    Keep, PauseChange, Put, StartTurn, TurnEnd, TurnQuery, TurnStatus, WaitingChange, WhenBusy,
 };
 use turnlane_store::{ApprovalId, Json, RowId, StoreError, ThreadId, TurnId, Worker, WorkerId};
 use uuid::Uuid;
@@ -271,7 +271,7 @@ pub(crate) fn complete(turn: &AcceptedTurn, fate: Fate) -> Complete {
         put: Put::default(),
         fate,
         waiting: WaitingChange::Keep,
-        pause: None,
+        pause: PauseChange::Keep,
         keep: Keep::Ours,
         at_ms: NOW,
     }

@@ -288,7 +288,8 @@ impl Drive {
                     return Err(Failed::Withdrawn);
                 }
             }
-            let params = json!({"threadId": thread, "turnId": turn});
+            // Other turns of the thread are not this program's to hold.
+            let params = json!({"threadId": thread, "turnId": turn, "queue": "continue"});
             calls.ask(turn_interrupt::METHOD, &params).await
         }));
     }

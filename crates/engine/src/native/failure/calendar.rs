@@ -52,7 +52,7 @@ impl Now {
 }
 
 /// A moment as `2030-01-01T09:05:00Z`.
-pub(in crate::native) fn rfc3339(unix_seconds: i64) -> String {
+pub(crate) fn rfc3339(unix_seconds: i64) -> String {
     let at = Civil::at(unix_seconds);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",

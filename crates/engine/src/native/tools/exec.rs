@@ -70,7 +70,7 @@ pub(crate) async fn exec_command(turn: &Arc<ToolTurn>, called: &Called) -> Resul
         Err(why) => return Ok(failure(turn, &why)),
     };
     if turn.cancel.is_cancelled() {
-        return Err(aborted(begun));
+        return Err(aborted(turn, begun));
     }
     let Some(place) = turn.sessions.reserve() else {
         let text = format!("too many running commands ({RUNNING_MAX})");
@@ -142,7 +142,7 @@ impl Run<'_> {
             }
             Consent::Stopped(stop) => {
                 let how = match stop {
-                    Stop::Interrupted => How::Declined,
+                    Stop::Interrupted | Stop::Unanswered => How::Declined,
                     // Nobody declined it.
                     Stop::Cancelled(_) | Stop::Fenced => How::Interrupted { signal: None },
                 };
@@ -178,11 +178,17 @@ impl Run<'_> {
             reason,
             available_decisions: self.command.decisions(),
         };
-        let Decided { decision, reason } = self.called.approve(&self.turn.ask, request).await;
+        let decided = self.called.approve(&self.turn.ask, request).await;
         // A stop answers the question too, but then nobody has decided.
         if self.turn.cancel.is_cancelled() {
-            return Ok(Consent::Stopped(aborted(self.begun)));
+            return Ok(Consent::Stopped(aborted(self.turn, self.begun)));
         }
+        if decided.is_timed_out() {
+            return Ok(Consent::Stopped(Stop::Unanswered));
+        }
+        let Decided {
+            decision, reason, ..
+        } = decided;
         Ok(match decision {
             Decision::Accept
             | Decision::AcceptForSession
@@ -214,7 +220,7 @@ impl Run<'_> {
             Err(None) => {
                 self.turn.sessions.forget(self.place.number);
                 shown.complete(How::Interrupted { signal: None }).await?;
-                return Err(aborted(self.begun));
+                return Err(aborted(self.turn, self.begun));
             }
         };
         let stdin = self.command.stdin;
@@ -270,7 +276,7 @@ impl Run<'_> {
             }
             Consent::Stopped(stop) => {
                 let how = match stop {
-                    Stop::Interrupted => how,
+                    Stop::Interrupted | Stop::Unanswered => how,
                     Stop::Cancelled(_) | Stop::Fenced => How::Interrupted {
                         signal: ended.signal,
                     },

@@ -133,6 +133,10 @@ async fn refusal(
         complete(turn, item.clone()).await?;
         return Err(aborted(turn, item.started_at_ms.unwrap_or_default()));
     }
+    if decided.is_timed_out() {
+        complete(turn, item.clone()).await?;
+        return Err(Stop::Unanswered);
+    }
     match decided.decision {
         Decision::Accept
         | Decision::AcceptForSession

@@ -12,6 +12,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use turnlane_protocol::approval::Decision;
@@ -180,6 +181,10 @@ async fn refusal(called: &Called, shown: &Shown<'_>, place: Place) -> Result<Opt
     if turn.cancel.is_cancelled() {
         return Err(shown.cancelled().await?);
     }
+    if decided.is_timed_out() {
+        shown.end(ItemStatus::Declined).await?;
+        return Err(Stop::Unanswered);
+    }
     match decided.decision {
         Decision::Accept
         | Decision::AcceptForSession
@@ -240,11 +245,9 @@ impl<'a> Shown<'a> {
 
 /// The end of a call that an interrupt ended.
 pub(super) fn aborted(turn: &ToolTurn, began_ms: i64) -> Stop {
-    let tenths = (turn.clock)().saturating_sub(began_ms).max(0) / 100;
-    let (seconds, tenth) = (tenths / 10, tenths % 10);
-    Stop::Cancelled(format!(
-        "aborted by user after {seconds}.{tenth} s; it may have partly run"
-    ))
+    let after_ms = (turn.clock)().saturating_sub(began_ms);
+    let after = Duration::from_millis(u64::try_from(after_ms).unwrap_or(0));
+    Stop::Cancelled(turn.cancel.cut_off(after))
 }
 
 fn body(changes: Vec<FileUpdate>, status: ItemStatus) -> ItemBody {

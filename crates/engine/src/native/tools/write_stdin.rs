@@ -154,7 +154,7 @@ impl Writing<'_> {
                 Ok(refused) => refused,
                 Err(stop) => {
                     let how = match stop {
-                        Stop::Interrupted => How::Declined,
+                        Stop::Interrupted | Stop::Unanswered => How::Declined,
                         Stop::Cancelled(_) | Stop::Fenced => How::Interrupted { signal: None },
                     };
                     shown.complete(how).await?;
@@ -192,10 +192,16 @@ impl Writing<'_> {
             reason: Some(format!("to write {:?} to it", self.redacted_chars())),
             available_decisions: None,
         };
-        let Decided { decision, reason } = self.called.approve(&self.turn.ask, request).await;
+        let decided = self.called.approve(&self.turn.ask, request).await;
         if self.turn.cancel.is_cancelled() {
-            return Err(aborted(self.begun));
+            return Err(aborted(self.turn, self.begun));
         }
+        if decided.is_timed_out() {
+            return Err(Stop::Unanswered);
+        }
+        let Decided {
+            decision, reason, ..
+        } = decided;
         match decision {
             Decision::Accept
             | Decision::AcceptForSession
@@ -293,7 +299,7 @@ impl Writing<'_> {
     /// The turn stops: its own command ends with it, an earlier turn's goes on.
     async fn stopped(&self) -> Stop {
         if self.is_later_turn() {
-            return aborted(self.begun);
+            return aborted(self.turn, self.begun);
         }
         let wait = Wait {
             turn: self.turn,

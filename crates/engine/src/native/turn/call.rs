@@ -21,6 +21,7 @@ use crate::native::patch;
 use crate::native::policy;
 use crate::native::stream::{Call, CallKind};
 use crate::native::tools::{self, Called, Output, Permission, Slots, Stop, ToolTurn, schema, text};
+use crate::outcome::approval_timeout;
 use crate::said::{ApprovalRequest, ApprovalSubject, ToolCall};
 
 /// What came of a call.
@@ -99,7 +100,7 @@ impl Caller {
         let began = Instant::now();
         let slot = self.turn.cancel.unless_cancelled(self.slots.take()).await;
         let Ok(slot) = slot else {
-            return Ended::halted(aborted(began), Halt::Interrupted(None));
+            return Ended::halted(self.aborted(began), Halt::Interrupted(None));
         };
         let hooked = ToolCall {
             call_id: call.call_id.clone(),
@@ -123,7 +124,7 @@ impl Caller {
         let before = self.turn.ask.before_tool(&hooked).await;
         if self.turn.cancel.is_cancelled() {
             // An interrupt answers the question too, but then no hook has said anything.
-            return Ended::halted(aborted(began), Halt::Interrupted(None));
+            return Ended::halted(self.aborted(began), Halt::Interrupted(None));
         }
         let mut context = before.context;
         match before.answer {
@@ -171,6 +172,11 @@ impl Caller {
         }
     }
 
+    /// The output of a call that the end of its turn cut off.
+    fn aborted(&self, began: Instant) -> String {
+        self.turn.cancel.cut_off(began.elapsed())
+    }
+
     async fn dispatch(&self, called: &Called) -> Result<Output, Stop> {
         let place = self
             .setup
@@ -206,7 +212,7 @@ impl Caller {
         let (output, text) = match answered {
             Ok(output) => (Ok(output.clone()), output.text),
             Err(Stop::Cancelled(_)) => {
-                let text = aborted(began);
+                let text = self.aborted(began);
                 (Err(Stop::Cancelled(text.clone())), text)
             }
             Err(stop) => (Err(stop), tools::REJECTED.to_owned()),
@@ -296,18 +302,15 @@ impl Caller {
             turn.sink.commit().await?;
             return Ok(None);
         }
+        if decided.is_timed_out() {
+            return Err(Stop::Unanswered);
+        }
         if decided.decision == turnlane_protocol::approval::Decision::Cancel {
             return Err(Stop::Interrupted);
         }
         let text = decided.reason.unwrap_or_else(|| tools::REJECTED.to_owned());
         Ok(Some(Output::failure(turn.redactor.text(&text))))
     }
-}
-
-/// What the model is told about a call that an interrupt ended.
-pub(super) fn aborted(began: Instant) -> String {
-    let seconds = began.elapsed().as_secs_f64();
-    format!("aborted by user after {seconds:.1} s; it may have partly run")
 }
 
 /// The arguments of a call; the plain input of a custom one.
@@ -330,6 +333,11 @@ fn stopped(name: &str, stop: Stop) -> Ended {
     match stop {
         Stop::Cancelled(text) => Ended::halted(text, Halt::Interrupted(None)),
         Stop::Fenced => Ended::halted(String::new(), Halt::Fenced),
+        Stop::Unanswered => {
+            let error = approval_timeout();
+            let text = error.message.clone();
+            Ended::halted(text, Halt::Failed(Box::new(error)))
+        }
         Stop::Interrupted => {
             let text = match name {
                 tools::APPLY_PATCH => policy::PATCH_REJECTED,

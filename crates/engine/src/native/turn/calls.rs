@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::call::{Caller, Ended, aborted};
+use super::call::{Caller, Ended};
 use super::rounds::Next;
 use super::{Halt, Turn};
 use crate::cancel::CancelReason;
@@ -92,7 +92,7 @@ impl Turn {
         let mut gathered = Gathered::of(&calls);
         self.run_all(calls, &mut gathered).await?;
         for text in &mut gathered.answers[gathered.recorded..] {
-            text.get_or_insert_with(|| aborted(began));
+            text.get_or_insert_with(|| self.tools.cancel.cut_off(began.elapsed()));
         }
         self.record_ready(&mut gathered).await?;
         let pictures = gathered.pictures.concat();

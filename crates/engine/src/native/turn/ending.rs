@@ -8,6 +8,7 @@ use turnlane_protocol::output_schema::check_answer;
 
 use super::prepare::Opening;
 use super::{Halt, Turn};
+use crate::cancel::CancelReason;
 use crate::native::sessions::InTurn;
 use crate::outcome::TurnOutcome;
 use crate::said::Fenced;
@@ -16,6 +17,12 @@ use crate::said::Fenced;
 const ABORTED: &str = "<turn_aborted>\nThis turn was stopped on purpose before its end. Commands and \
                        tools that were running were ended and may have partly run; look before you \
                        repeat them.\n</turn_aborted>";
+
+/// What the model of the next turn is told about one that was cut by a stop of the server.
+const STOPPED: &str = "<turn_stopped>\nThe server was stopped before the end of this turn and has \
+                       started again since. Commands and tools that were running were ended and may \
+                       have partly run; look before you repeat them. If no message of the user \
+                       follows, go on with what you were doing.\n</turn_stopped>";
 
 impl Turn {
     /// Runs the turn to its end.
@@ -54,7 +61,11 @@ impl Turn {
     }
 
     async fn tell_next_turn(&mut self) -> Result<(), Fenced> {
-        let note = self.author.note(ABORTED);
+        let cause = self.cancel.get().map(|cancelled| cancelled.reason);
+        let note = self.author.note(match cause {
+            Some(CancelReason::Shutdown) => STOPPED,
+            _ => ABORTED,
+        });
         self.record(vec![note]).await
     }
 

@@ -130,8 +130,8 @@ async fn a_hook_may_have_somebody_asked_who_declines_with_a_reason() {
     };
     let mut lane = bench.hooked(bench.request(1, "go", vec![]), Arc::new(hooks));
     lane.decide = Box::new(|_| Decided {
-        decision: Decision::Decline,
         reason: Some("nobody answered within 60 s".to_owned()),
+        ..Decided::new(Decision::Decline)
     });
     let seen = lane.finish().await;
     seen.assert_completed();

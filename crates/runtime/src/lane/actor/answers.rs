@@ -131,7 +131,7 @@ impl Actor {
             Answer::NotSteerable => Error::NotSteerable {
                 why: match self.turn_kind {
                     TurnKind::Compact => NotSteerable::Compact,
-                    TurnKind::Turn => NotSteerable::Engine,
+                    TurnKind::Turn | TurnKind::Continue => NotSteerable::Engine,
                 },
             },
             Answer::Busy => Error::Busy {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use turnlane_engine::TurnKind;
+use turnlane_engine::{Decided, TurnKind};
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::ids::ApprovalId;
 use turnlane_protocol::method::TurnStartParams;
@@ -80,7 +80,11 @@ impl Actor {
                 None => self.answer_closed_approval(approval, reply),
                 Some(Err(refused)) => reply.send(Err(refused)),
                 Some(Ok(open)) => {
-                    self.resolve(open, decision, by, reason);
+                    let decided = Decided {
+                        reason,
+                        ..Decided::new(decision)
+                    };
+                    self.resolve(open, decided, by);
                     reply.send(Ok(()));
                 }
             },
@@ -98,7 +102,8 @@ impl Actor {
             }
             Command::Unsubscribe(id) => self.unsubscribe(id),
             Command::Stop(how) => {
-                self.haste |= how == StopHow::InHaste;
+                self.haste |= matches!(how, StopHow::InHaste | StopHow::Forced);
+                self.forced |= how == StopHow::Forced;
                 self.events.push_back(Event::Stop(how));
             }
             Command::Thread(command) => self.about_the_thread(command).await,
@@ -113,6 +118,7 @@ impl Actor {
     fn unsubscribe(&mut self, id: SubscriberId) {
         if self.subscribers.remove(id) {
             self.subscribers_changed();
+            self.tell_holds();
         }
     }
 
@@ -198,8 +204,8 @@ impl Actor {
             }
         }
         for open in expired {
-            let reason = Some(NO_ONE_ANSWERED.to_owned());
-            self.resolve(open, Decision::Decline, Decider::Timeout, reason);
+            let decided = Decided::by_time_limit(NO_ONE_ANSWERED);
+            self.resolve(open, decided, Decider::Timeout);
         }
         if late {
             self.events.push_back(Event::Interrupt {
@@ -217,8 +223,8 @@ impl Actor {
         let longest = Duration::from_hours(24 * 365);
         let options = &self.shared.options;
         Patience {
-            attended: options.approval_timeout.min(longest),
-            unattended: options.unattended_timeout.min(longest),
+            attended: options.approval_timeout.map(|wait| wait.min(longest)),
+            unattended: options.unattended_timeout.map(|wait| wait.min(longest)),
         }
     }
 }

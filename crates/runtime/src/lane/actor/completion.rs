@@ -10,13 +10,13 @@ use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_protocol::usage::TurnUsage;
 use turnlane_store::lane::Paused;
-use turnlane_store::turn::{Complete, Keep, TurnEnd, WaitingChange};
+use turnlane_store::turn::{Complete, Keep, PauseChange, PauseWhen, TurnEnd, WaitingChange};
 
 use super::Actor;
 use super::results::Done;
 use crate::ids;
 use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
-use crate::lane::fate::{self, Ended};
+use crate::lane::fate::{self, Ended, WorkerStop};
 use crate::lane::rows;
 use crate::lane::turn::RunningTurn;
 
@@ -54,11 +54,23 @@ impl Actor {
             let engine = &running.accepted.thread.engine;
             self.shared.checked.forget(engine);
         }
+        let worker_stop = match running.cancelled {
+            Some(CancelWhy::Shutdown) if self.forced => WorkerStop::Forced,
+            Some(CancelWhy::Shutdown) => {
+                let engine = self.shared.engines.get(&running.accepted.thread.engine);
+                if engine.is_some_and(|engine| engine.continues()) {
+                    WorkerStop::Graceful
+                } else {
+                    WorkerStop::GracefulWithoutHistory
+                }
+            }
+            Some(CancelWhy::Interrupt | CancelWhy::Timeout) | None => WorkerStop::No,
+        };
         let recorded = fate::after_turn(Ended {
             row: &running.accepted.row,
             outcome: &outcome,
             had_effect: running.had_effect,
-            by_shutdown: running.cancelled == Some(CancelWhy::Shutdown),
+            worker_stop,
             next_turn: ids::new_turn(now_ms),
             waits_before: self.waits,
             jitter: jitter(running.accepted.turn.id),
@@ -73,11 +85,22 @@ impl Actor {
             turn: outcome.usage.or(running.turn_usage),
             thread: Some(running.usage.total.into()),
         };
-        let pause = (queue == AfterInterrupt::Pause).then(|| Paused {
-            reason: "interrupt".to_owned(),
-            by: running.stopped_by.clone(),
-            since_ms: now_ms,
-        });
+        let answered = running.cancelled_by_answer && outcome.status == OutcomeStatus::Interrupted;
+        let by_answer = answered && running.cancelled.is_none();
+        let pauses = queue == AfterInterrupt::Pause
+            || by_answer && self.shared.options.on_interrupt == AfterInterrupt::Pause;
+        let pause = if pauses {
+            PauseChange::Begin {
+                paused: Paused {
+                    reason: fate::INTERRUPT.to_owned(),
+                    by: running.stopped_by.clone(),
+                    since_ms: now_ms,
+                },
+                when: PauseWhen::RowsWait,
+            }
+        } else {
+            recorded.pause
+        };
         self.closing = Some(Box::new(Complete {
             grip: running.accepted.grip,
             row: running.accepted.row.id,

@@ -155,6 +155,8 @@ impl Actor {
                 body: NoticeBody::Queue(Box::new(read.queue.clone())),
             }));
         }
+        let holds = self.holds_for_joiner(cut.seq, &missed.notices);
+        missed.notices.extend(holds);
         let open: Vec<_> = cut.open.into_iter().map(|(_, item)| item).collect();
         reply.send(Ok(Box::new(Snapshot {
             epoch: self.subscribers.epoch().to_owned(),

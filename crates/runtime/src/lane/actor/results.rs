@@ -182,9 +182,13 @@ impl Actor {
             Some(Pending::Row { .. } | Pending::Steer { .. } | Pending::Interrupt { .. })
             | None => TurnKind::Turn,
         };
+        let kind = match kind {
+            TurnKind::Turn if accepted.row.continues => TurnKind::Continue,
+            kind => kind,
+        };
         self.turn_kind = kind;
         let steers =
-            kind == TurnKind::Turn && engine.is_some_and(|engine| engine.capabilities().steer);
+            kind != TurnKind::Compact && engine.is_some_and(|engine| engine.capabilities().steer);
         let turn = accepted.turn.id;
         self.began = Some(accepted);
         Committed::Began {

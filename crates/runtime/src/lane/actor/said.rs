@@ -253,7 +253,8 @@ impl Actor {
 
     fn ask_approval(&mut self, request: &ApprovalRequest, reply: Reply<Decided>) {
         let now_ms = self.now_ms();
-        let wait = self.patience().attended;
+        let asked_at = Instant::now();
+        let deadline = self.patience().deadline(asked_at, self.unattended_since);
         let Some(running) = &mut self.running else {
             return;
         };
@@ -274,7 +275,10 @@ impl Actor {
             return self.decline_unreviewed(request, reply);
         }
         let id = ids::new_approval(now_ms);
-        let expires_ms = now_ms + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
+        let expires_ms = deadline.map(|deadline| {
+            let wait = deadline.saturating_duration_since(asked_at).as_millis();
+            now_ms.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX))
+        });
         let place = (ids::wire_thread(self.thread), running.turn_id());
         let asking = approvals::asking(id, place, request, now_ms, expires_ms);
         running.put.asked.push(ApprovalAsked {
@@ -287,11 +291,12 @@ impl Actor {
         let first = running.approvals.is_empty();
         running
             .approvals
-            .ask(asking.clone(), subject, reply, Instant::now());
+            .ask(asking.clone(), subject, reply, asked_at);
         if first {
             self.tell_active();
         }
         self.tell_everybody(NoticeBody::ApprovalRequested(Box::new(asking)));
+        self.tell_holds();
     }
 
     /// Ends approvals whose engine does not wait for them any more.
@@ -300,21 +305,17 @@ impl Actor {
             return;
         };
         for open in running.approvals.take_withdrawn() {
-            self.resolve(open, Decision::Cancel, Decider::Interrupt, None);
+            self.resolve(open, Decided::new(Decision::Cancel), Decider::Interrupt);
         }
     }
 
     /// Ends an approval: the engine is answered, the decision is recorded and told.
-    pub(super) fn resolve(
-        &mut self,
-        open: Open,
-        decision: Decision,
-        by: Decider,
-        reason: Option<String>,
-    ) {
+    pub(super) fn resolve(&mut self, open: Open, decided: Decided, by: Decider) {
         let now_ms = self.now_ms();
+        let (decision, reason) = (decided.decision.clone(), decided.reason.clone());
         self.session.remember(open.subject, &decision);
         if let Some(running) = &mut self.running {
+            running.cancelled_by_answer |= decision == Decision::Cancel && by == Decider::Client;
             running.put.resolved.push(ApprovalResolved {
                 id: open.asking.approval.approval_id.as_uuid().into(),
                 decision: rows::write(&decision).as_str().to_owned(),
@@ -323,10 +324,6 @@ impl Actor {
                 resolved_ms: now_ms,
             });
         }
-        let decided = Decided {
-            decision: decision.clone(),
-            reason: reason.clone(),
-        };
         // Recorded before the engine can act on it.
         if self.closing.is_none() {
             self.write(Level::Visible, None);

@@ -80,7 +80,10 @@ impl Actor {
             limit: QUEUE_ROWS_TOLD,
         });
         match page.await {
-            Ok(page) => self.tell(NoticeBody::Queue(Box::new(page))),
+            Ok(page) => {
+                self.tell(NoticeBody::Queue(Box::new(page)));
+                self.tell_holds();
+            }
             Err(error) => {
                 tracing::warn!(%error, "the queue could not be read; it is told later");
                 self.look_again();

@@ -36,7 +36,7 @@ impl Actor {
         };
         let id = ids::new_approval(now_ms);
         let place = (thread, running.turn_id());
-        let asking = approvals::asking(id, place, request, now_ms, now_ms);
+        let asking = approvals::asking(id, place, request, now_ms, Some(now_ms));
         let (decision, by) = (Decision::Decline, Decider::Policy);
         let reason = Some(FOR_THE_MODEL.to_owned());
         running.put.asked.push(ApprovalAsked {
@@ -44,7 +44,7 @@ impl Actor {
             turn: running.accepted.turn.id,
             body: rows::write(&asking),
             requested_ms: now_ms,
-            expires_ms: now_ms,
+            expires_ms: Some(now_ms),
         });
         running.put.resolved.push(ApprovalResolved {
             id: id.as_uuid().into(),
@@ -58,8 +58,8 @@ impl Actor {
             self.write(Level::Visible, None);
         }
         let decided = Decided {
-            decision: decision.clone(),
             reason: reason.clone(),
+            ..Decided::new(decision.clone())
         };
         // An engine that has stopped waiting needs no answer.
         let _ = reply.send(decided);

@@ -9,12 +9,12 @@ use turnlane_engine::TurnOutcome;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::TurnId;
 use turnlane_store::queue::{
-    Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, Policies, Retry, Row, RowState,
+    Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Policies, Retry, Row, RowState,
 };
-use turnlane_store::turn::{TurnStatus, WaitingChange};
+use turnlane_store::turn::{PauseChange, PauseWhen, TurnStatus, WaitingChange};
 use uuid::Uuid;
 
-use super::{Ended, Recorded, after_turn};
+use super::{Ended, Recorded, WorkerStop, after_turn};
 use crate::lane::rows::{self, DIRECT, FANOUT};
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -60,7 +60,7 @@ fn ended<'a>(row: &'a Row, outcome: &'a TurnOutcome) -> Ended<'a> {
         row,
         outcome,
         had_effect: false,
-        by_shutdown: false,
+        worker_stop: WorkerStop::No,
         next_turn: id(3),
         waits_before: 0,
         jitter: NO_JITTER,
@@ -72,9 +72,9 @@ fn after(row: &Row, outcome: &TurnOutcome) -> Recorded {
     after_turn(ended(row, outcome))
 }
 
-fn stopped(row: &Row) -> Recorded {
+fn stopped(row: &Row, worker_stop: WorkerStop) -> Recorded {
     after_turn(Ended {
-        by_shutdown: true,
+        worker_stop,
         ..ended(row, &TurnOutcome::interrupted())
     })
 }
@@ -126,6 +126,7 @@ fn after_a_completed_turn_the_row_is_done_and_a_wait_ends() {
         muted: false,
         fate: Fate::Done,
         waiting: WaitingChange::End,
+        pause: PauseChange::Keep,
     };
     assert_eq!(recorded, expected);
 }
@@ -140,6 +141,7 @@ fn after_a_plain_failure_the_row_is_done_and_the_failure_is_in_history() {
             muted: false,
             fate: Fate::Done,
             waiting: WaitingChange::Keep,
+            pause: PauseChange::Keep,
         };
         assert_eq!(recorded, expected);
     }
@@ -249,23 +251,117 @@ fn a_turn_that_a_client_interrupted_is_done_whatever_its_policies_say() {
         muted: false,
         fate: Fate::Done,
         waiting: WaitingChange::Keep,
+        pause: PauseChange::Keep,
     };
     assert_eq!(recorded, expected);
 }
 
 #[test]
-fn a_turn_whose_worker_stops_goes_by_on_crash() {
+fn a_turn_that_a_graceful_stop_cut_goes_by_on_stop() {
+    let by = |on_stop| {
+        let row = with(Policies {
+            on_stop,
+            on_crash: OnCrash::Continue,
+            ..Policies::default()
+        });
+        let recorded = stopped(&row, WorkerStop::Graceful);
+        assert_eq!(recorded.status, TurnStatus::Interrupted);
+        assert_eq!(recorded.pause, PauseChange::Keep);
+        let error = recorded.error.unwrap();
+        assert_eq!(error.message, "server stopped");
+        assert_eq!(error.kind, Some(ErrorKind::Stopped));
+        (recorded.fate, recorded.muted)
+    };
+    assert_eq!(by(OnStop::Continue), (back(0, Back::Continue), false));
+    assert_eq!(by(OnStop::Retry), (back(0, Back::Anew), true));
+    let (fate, muted) = by(OnStop::Block);
+    let text = "queued turn was interrupted because its worker stopped";
+    assert_eq!((blocked(&fate).message.as_str(), muted), (text, false));
+    // Somebody waits for this very turn.
+    let recorded = stopped(&from(DIRECT), WorkerStop::Graceful);
+    assert_eq!((recorded.fate, recorded.muted), (Fate::Done, false));
+    assert_eq!(recorded.error.unwrap().kind, Some(ErrorKind::Stopped));
+}
+
+#[test]
+fn a_graceful_stop_uses_up_no_retry() {
+    let row = Row {
+        stops: 3,
+        ..retrying(12, 0, 0)
+    };
+    let recorded = after(&row, &failed(ErrorKind::Other));
+    assert!(matches!(
+        recorded.fate,
+        Fate::Back {
+            why: Back::Retry,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn an_unanswered_approval_holds_the_row_and_pauses_after_a_direct_turn() {
+    // Whatever the row says about failures and tries.
+    let row = Row {
+        policies: Policies {
+            on_error: OnError::Continue,
+            ..retrying(1, 0, 0).policies
+        },
+        ..row()
+    };
+    let recorded = after(&row, &failed(ErrorKind::ApprovalTimeout));
+    assert_eq!(recorded.status, TurnStatus::Failed);
+    assert_eq!((recorded.muted, recorded.pause), (false, PauseChange::Keep));
+    let shown = blocked(&recorded.fate);
+    assert_eq!(shown.kind, Some(ErrorKind::ApprovalTimeout));
+
+    let recorded = after(&from(DIRECT), &failed(ErrorKind::ApprovalTimeout));
+    assert_eq!(recorded.fate, Fate::Done);
+    let PauseChange::Begin { paused, when } = recorded.pause else {
+        panic!("no pause: {recorded:?}");
+    };
+    assert_eq!(
+        (paused.reason.as_str(), when),
+        ("approvalTimeout", PauseWhen::Always)
+    );
+    let recorded = after(&from(FANOUT), &failed(ErrorKind::ApprovalTimeout));
+    assert_eq!(
+        (recorded.fate, recorded.pause),
+        (Fate::Done, PauseChange::Keep)
+    );
+}
+
+#[test]
+fn a_completed_direct_turn_ends_the_pause_of_an_interrupt() {
+    let recorded = after(&from(DIRECT), &TurnOutcome::completed());
+    let reason = "interrupt".to_owned();
+    assert_eq!(recorded.pause, PauseChange::End { reason });
+}
+
+#[test]
+fn a_turn_goes_by_on_crash_after_a_second_signal_or_without_a_history_of_its_engine() {
+    for stop in [WorkerStop::Forced, WorkerStop::GracefulWithoutHistory] {
+        goes_by_on_crash(stop);
+    }
+}
+
+fn goes_by_on_crash(stop: WorkerStop) {
+    let kind = match stop {
+        WorkerStop::Forced => ErrorKind::Interrupted,
+        _ => ErrorKind::Stopped,
+    };
     let by = |on_crash| {
-        let recorded = stopped(&with(Policies {
+        let row = with(Policies {
             on_crash,
             ..Policies::default()
-        }));
+        });
+        let recorded = stopped(&row, stop);
         assert_eq!(recorded.status, TurnStatus::Interrupted);
         assert_eq!(recorded.waiting, WaitingChange::Keep);
         assert!(!recorded.muted);
         let error = recorded.error.clone().unwrap();
         assert_eq!(error.message, "server stopped");
-        assert_eq!(error.kind, Some(ErrorKind::Interrupted));
+        assert_eq!(error.kind, Some(kind.clone()));
         recorded.fate
     };
     let shown = blocked(&by(OnCrash::Block));
@@ -449,7 +545,11 @@ fn direct_and_fanout_rows_never_come_back() {
         for outcome in &outcomes {
             assert_eq!(after(&row, outcome).fate, Fate::Done, "{source}");
         }
-        assert_eq!(stopped(&row).fate, Fate::Done, "{source}");
+        assert_eq!(
+            stopped(&row, WorkerStop::Forced).fate,
+            Fate::Done,
+            "{source}"
+        );
     }
 }
 

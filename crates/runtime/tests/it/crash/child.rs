@@ -85,7 +85,9 @@ async fn serve(database: &Path) {
     let runtime = Runtime::start(store, vec![engine], Arc::new(SystemClock), options)
         .await
         .unwrap();
+    let runtime = Arc::new(runtime);
     let child = Child {
+        runtime: Arc::clone(&runtime),
         handle: runtime.handle(),
         gates,
     };
@@ -94,6 +96,8 @@ async fn serve(database: &Path) {
     while let Some(line) = lines.recv().await {
         child.obey(&line).await;
     }
+    drop(child);
+    let runtime = Arc::into_inner(runtime).unwrap();
     runtime.stop(Duration::ZERO).await.unwrap();
     say("stopped");
 }
@@ -129,6 +133,7 @@ impl BeforeTurn for Hook {
 }
 
 struct Child {
+    runtime: Arc<Runtime>,
     handle: Handle,
     gates: Gates,
 }
@@ -172,6 +177,10 @@ impl Child {
             }
             [number, "start", thread, client, text] => {
                 self.start(number, thread, client, text).await;
+            }
+            [number, "stop", _thread] => {
+                self.runtime.end_turns(Duration::ZERO).await;
+                answer(number, Ok(()), |()| String::new());
             }
             [number, word, thread, rest @ ..] => {
                 let call = Call {

@@ -150,6 +150,10 @@ impl<E: Engine> Engine for Logged<E> {
         self.inner.name()
     }
 
+    fn continues(&self) -> bool {
+        self.inner.continues()
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }

@@ -11,7 +11,7 @@ use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::input::{self, InvalidInput};
 use turnlane_protocol::method::thread_queue::ADD;
 use turnlane_protocol::method::{
-    OnCannotStart, OnCrash, OnError, OnLimit, QueueRetry, QueueSource, QueuedTurnState,
+    OnCannotStart, OnCrash, OnError, OnLimit, OnStop, QueueRetry, QueueSource, QueuedTurnState,
     ThreadQueueAddAnswer, ThreadQueueAddParams, TurnStartParams,
 };
 use turnlane_protocol::queue::QueuedTurnStatus;
@@ -158,6 +158,11 @@ impl Wanted {
                 OnCrash::Block => store::OnCrash::Block,
                 OnCrash::Continue => store::OnCrash::Continue,
                 OnCrash::Retry => store::OnCrash::Retry,
+            }),
+            on_stop: rest.on_stop.map_or(usual.on_stop, |word| match word {
+                OnStop::Continue => store::OnStop::Continue,
+                OnStop::Block => store::OnStop::Block,
+                OnStop::Retry => store::OnStop::Retry,
             }),
             on_cannot_start: rest.on_cannot_start.map_or(
                 usual.on_cannot_start,

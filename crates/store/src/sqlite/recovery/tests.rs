@@ -56,7 +56,7 @@ fn left_started() -> (Fixture, Grip) {
             turn: turn(5_000),
             body: json("may I"),
             requested_ms: 1,
-            expires_ms: 2,
+            expires_ms: Some(2),
         }],
         ..Put::default()
     };

@@ -226,7 +226,7 @@ fn deleting_a_thread_leaves_nothing_of_it() {
             turn: begun.turn.id,
             body: json("may I"),
             requested_ms: 1,
-            expires_ms: 2,
+            expires_ms: Some(2),
         }],
         ..Put::default()
     };

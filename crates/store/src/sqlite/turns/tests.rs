@@ -42,7 +42,7 @@ fn asked(number: u128, begun: &AcceptedTurn) -> ApprovalAsked {
         turn: begun.turn.id,
         body: json("may I"),
         requested_ms: 5,
-        expires_ms: 500,
+        expires_ms: Some(500),
     }
 }
 
@@ -254,7 +254,10 @@ fn the_end_of_a_turn_may_begin_a_wait_and_a_pause() {
     };
     let mut end = completing(&first, Fate::Done, 30);
     end.waiting = WaitingChange::Begin(waiting(None));
-    end.pause = Some(paused.clone());
+    end.pause = PauseChange::Begin {
+        paused: paused.clone(),
+        when: PauseWhen::RowsWait,
+    };
     let lane = fixture.run(|db| complete(db, &end)).unwrap().lane;
     assert_eq!(
         (lane.waiting, lane.paused),
@@ -273,10 +276,13 @@ fn the_end_of_a_turn_may_begin_a_wait_and_a_pause() {
         .unwrap();
     let mut end = completing(&second, Fate::Done, 50);
     end.waiting = WaitingChange::End;
-    end.pause = Some(Paused {
-        reason: "user".to_owned(),
-        ..paused.clone()
-    });
+    end.pause = PauseChange::Begin {
+        paused: Paused {
+            reason: "user".to_owned(),
+            ..paused.clone()
+        },
+        when: PauseWhen::Always,
+    };
     let lane = fixture.run(|db| complete(db, &end)).unwrap().lane;
     assert_eq!((lane.waiting, lane.paused), (None, Some(paused)));
 }

@@ -24,7 +24,7 @@ fn asked(name: &str, turn: &AcceptedTurn) -> ApprovalAsked {
         turn: turn.turn.id,
         body: json("{\"run\":\"ls\"}"),
         requested_ms: NOW,
-        expires_ms: NOW + 100,
+        expires_ms: Some(NOW + 100),
     }
 }
 

@@ -13,6 +13,7 @@ on_one_worker![
     a_busy_lane_is_not_claimed,
     an_empty_queue_has_nothing_to_claim,
     a_row_that_is_not_due_holds_the_lane,
+    a_failed_head_is_not_started_unless_it_is_named,
     a_failed_head_holds_the_lane,
     the_head_can_be_claimed_whatever_holds_the_lane,
     a_row_can_be_claimed_out_of_order,
@@ -73,6 +74,17 @@ async fn an_empty_queue_has_nothing_to_claim(db: Db) {
     refused!(
         hand.claim_and_accept(head_now(), accepting()),
         StoreError::QueueEmpty
+    );
+}
+
+async fn a_failed_head_is_not_started_unless_it_is_named(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a", "b"]).await;
+    hand.fail("a").await;
+    refused!(hand.claim(head_now()), StoreError::HeadFailed { row, .. } if *row == row_id("a"));
+    assert_eq!(
+        ours(hand.claim(this_row("a")).await.unwrap()).row.id,
+        row_id("a")
     );
 }
 

@@ -1,8 +1,8 @@
 //! The end of a turn and what becomes of its row and lane.
 
 use turnlane_store::StoreError;
-use turnlane_store::queue::{Back, Fate, NewRow, RowState};
-use turnlane_store::turn::{Complete, Keep, Put, TurnStatus};
+use turnlane_store::queue::{Back, Fate, NewRow, RowState, Update};
+use turnlane_store::turn::{Complete, Keep, Put, TurnEnd, TurnStatus};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -15,6 +15,9 @@ on_one_worker![
     a_row_comes_back_to_the_head_as_a_new_turn,
     a_row_that_comes_back_waits_until_it_is_due,
     a_row_put_back_by_a_limit_is_counted,
+    a_row_that_a_stop_cut_continues_until_it_is_changed,
+    a_row_that_a_stop_cut_may_run_anew,
+    a_row_that_continues_is_an_ordinary_one_after_a_turn_that_counts,
     a_failed_row_holds_the_lane_with_its_reason,
     every_try_is_a_turn_of_its_own,
     a_row_that_comes_back_stands_before_one_that_came_back_earlier,
@@ -151,6 +154,64 @@ async fn a_row_put_back_by_a_limit_is_counted(db: Db) {
         let end = complete(&turn, back(next, Back::Limit));
         let row = hand.complete(end).await.unwrap().value;
         assert_eq!((row.put_backs, row.attempts, row.losses), (nth, nth, 0));
+    }
+}
+
+async fn a_row_that_a_stop_cut_continues_until_it_is_changed(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a", "b"]).await;
+    let turn = hand.begin().await;
+    assert!(!turn.row.continues);
+    let end = complete(&turn, back("a2", Back::Continue));
+    let row = hand.complete(end).await.unwrap().value;
+    assert_eq!((row.continues, row.stops, row.losses), (true, 1, 0));
+    assert_eq!(hand.names().await, ["a", "b"]);
+
+    // A limit mutes the turn that went on, so that the next one goes on from the same place.
+    let turn = hand.begin().await;
+    assert!(turn.row.continues);
+    let end = complete(&turn, back("a3", Back::Limit));
+    assert!(hand.complete(end).await.unwrap().value.continues);
+
+    let change = Update {
+        thread: thread(),
+        row: row_id("a"),
+        params: json("{}").into(),
+        at_ms: NOW,
+    };
+    let changed = hand.update_row(change).await.unwrap().value;
+    assert!(!changed.continues);
+    assert!(!hand.begin().await.row.continues);
+}
+
+async fn a_row_that_a_stop_cut_may_run_anew(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a"]).await;
+    let turn = hand.begin().await;
+    let end = complete(&turn, back("a2", Back::Anew));
+    let row = hand.complete(end).await.unwrap().value;
+    assert_eq!((row.continues, row.stops), (false, 1));
+}
+
+async fn a_row_that_continues_is_an_ordinary_one_after_a_turn_that_counts(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a"]).await;
+    let muted = |muted| TurnEnd { muted, ..failed() };
+    for (end, continues) in [(muted(true), true), (muted(false), false)] {
+        let turn = hand.begin().await;
+        let cut = complete(&turn, back(&format!("{continues}1"), Back::Continue));
+        hand.complete(cut).await.unwrap();
+        let turn = hand.begin().await;
+        let block = Fate::Block {
+            failure: json("\"no\""),
+            turn: turn_id(&format!("{continues}2")),
+        };
+        let end = Complete {
+            end,
+            ..complete(&turn, block)
+        };
+        assert_eq!(hand.complete(end).await.unwrap().value.continues, continues);
+        hand.retry_row(thread(), None, NOW).await.unwrap();
     }
 }
 

@@ -57,7 +57,10 @@ async fn try_everything(hand: &Hand, grip: Grip, row: RowId, turn_ord: i64) {
         put: items(vec![late.clone()]),
         fate: back("late", Back::Retry),
         waiting: turnlane_store::turn::WaitingChange::End,
-        pause: Some(paused()),
+        pause: turnlane_store::turn::PauseChange::Begin {
+            paused: paused(),
+            when: turnlane_store::turn::PauseWhen::Always,
+        },
         keep: turnlane_store::turn::Keep::UnlessIdle,
         at_ms: NOW,
     };

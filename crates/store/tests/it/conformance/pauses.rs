@@ -2,7 +2,7 @@
 
 use turnlane_store::lane::Paused;
 use turnlane_store::queue::{Back, Claim, Fate};
-use turnlane_store::turn::{Complete, WaitingChange};
+use turnlane_store::turn::{Complete, PauseChange, PauseWhen, WaitingChange};
 
 use crate::backend::on_one_worker;
 use crate::build::*;
@@ -21,6 +21,8 @@ on_one_worker![
     a_start_of_one_row_ends_pause_and_wait,
     a_turn_may_end_with_a_pause,
     a_pause_at_the_end_of_a_turn_does_not_replace_one,
+    a_pause_for_rows_that_wait_does_not_begin_on_an_empty_queue,
+    a_turn_may_end_a_pause_for_one_reason,
     a_direct_turn_runs_while_the_lane_waits_and_may_end_the_wait,
 ];
 
@@ -156,12 +158,45 @@ async fn ends_pause_and_wait(db: Db, claim: Claim) {
     assert_eq!((claimed.lane.paused, claimed.lane.waiting), (None, None));
 }
 
+fn begin(paused: Paused, when: PauseWhen) -> PauseChange {
+    PauseChange::Begin { paused, when }
+}
+
+async fn a_pause_for_rows_that_wait_does_not_begin_on_an_empty_queue(db: Db) {
+    let hand = db.one().await;
+    for (when, begun) in [
+        (PauseWhen::RowsWait, None),
+        (PauseWhen::Always, Some(paused())),
+    ] {
+        let turn = hand.direct(&format!("{when:?}")).await;
+        let end = Complete {
+            pause: begin(paused(), when),
+            ..complete(&turn, Fate::Done)
+        };
+        assert_eq!(hand.complete(end).await.unwrap().lane.paused, begun);
+    }
+}
+
+async fn a_turn_may_end_a_pause_for_one_reason(db: Db) {
+    let hand = db.one().await;
+    hand.pause(thread(), paused()).await.unwrap();
+    let other = format!("not {}", paused().reason);
+    for (reason, left) in [(other, Some(paused())), (paused().reason, None)] {
+        let turn = hand.direct(&reason).await;
+        let end = Complete {
+            pause: PauseChange::End { reason },
+            ..complete(&turn, Fate::Done)
+        };
+        assert_eq!(hand.complete(end).await.unwrap().lane.paused, left);
+    }
+}
+
 async fn a_turn_may_end_with_a_pause(db: Db) {
     let hand = db.one().await;
     hand.add(&["a", "b"]).await;
     let turn = hand.begin().await;
     let end = Complete {
-        pause: Some(paused()),
+        pause: begin(paused(), PauseWhen::RowsWait),
         ..complete(&turn, Fate::Done)
     };
     assert_eq!(
@@ -180,7 +215,7 @@ async fn a_pause_at_the_end_of_a_turn_does_not_replace_one(db: Db) {
         ..paused()
     };
     let end = Complete {
-        pause: Some(other),
+        pause: begin(other, PauseWhen::Always),
         ..complete(&turn, Fate::Done)
     };
     assert_eq!(

@@ -155,6 +155,8 @@ impl Lane {
             attempts: 0,
             losses: 0,
             put_backs: 0,
+            stops: 0,
+            continues: false,
             policies: new.policies,
             bound: new.bound,
             key: new.key.clone(),
@@ -186,6 +188,7 @@ impl Lane {
         self.is_visible(row)?;
         let row = self.stored(row);
         row.params = change(&row.params);
+        row.continues = false;
         Ok(())
     }
 
@@ -281,7 +284,13 @@ impl Lane {
                 }
                 row
             }
-            Which::HeadNow => head.ok_or(StoreError::QueueEmpty)?,
+            Which::HeadNow => {
+                let row = head.ok_or(StoreError::QueueEmpty)?;
+                if let Some(failure) = self.rows[&row].failure.clone() {
+                    return Err(StoreError::HeadFailed { row, failure });
+                }
+                row
+            }
             Which::Row(row) => row,
         };
         self.is_visible(row)?;

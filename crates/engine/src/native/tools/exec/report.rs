@@ -14,11 +14,8 @@ use crate::native::sessions::{Ended, Session, Yielded};
 use crate::native::tools::{Output, Stop, ToolTurn, text};
 
 /// A call of a stopped turn that has no result.
-pub(crate) fn aborted(begun: Instant) -> Stop {
-    let seconds = begun.elapsed().as_secs_f64();
-    Stop::Cancelled(format!(
-        "aborted by user after {seconds:.1} s; it may have partly run"
-    ))
+pub(crate) fn aborted(turn: &ToolTurn, begun: Instant) -> Stop {
+    Stop::Cancelled(turn.cancel.cut_off(begun.elapsed()))
 }
 
 /// A call that waits for a session.
@@ -61,7 +58,7 @@ impl Wait<'_> {
         self.turn.sessions.begin_interrupt(self.turn.turn_id);
         self.session.end().await;
         self.turn.sessions.forget(self.session.number);
-        aborted(self.begun)
+        aborted(self.turn, self.begun)
     }
 }
 

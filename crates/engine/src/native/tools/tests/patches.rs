@@ -108,8 +108,8 @@ async fn a_declined_patch_is_told_with_its_reason_and_writes_nothing() {
     assert_eq!(done, failed("patch rejected by user"));
     assert_eq!(stage.course(), declined);
     let timed_out = Decided {
-        decision: Decision::Decline,
         reason: Some("no one answered".to_owned()),
+        ..Decided::new(Decision::Decline)
     };
     stage.answer(Answer::Decide(timed_out));
     assert_eq!(

@@ -28,8 +28,8 @@ async fn a_key_in_files_and_patches_is_said_nowhere() {
         .unwrap();
     assert!(done.text.ends_with("in a:\n[redacted]"), "{}", done.text);
     let refused = Decided {
-        decision: Decision::Decline,
         reason: Some(format!("not {KEY}")),
+        ..Decided::new(Decision::Decline)
     };
     stage.answer(Answer::Decide(refused));
     let done = stage.patch("*** Add File: b\n+x").await.unwrap();

@@ -159,6 +159,7 @@ impl Node {
         if bounds.has(Family::Stop) {
             if !world.haste {
                 moves.push(Move::Stop(StopHow::InHaste));
+                moves.push(Move::Stop(StopHow::Forced));
             }
             if world.stop_at.is_none() {
                 moves.push(Move::Stop(StopHow::After(GRACE)));

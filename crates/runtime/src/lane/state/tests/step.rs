@@ -114,10 +114,10 @@ impl Node {
     fn stop(&mut self, how: StopHow) {
         let at = match how {
             StopHow::After(grace) => self.world.mono + grace,
-            StopHow::Now | StopHow::InHaste | StopHow::Close => self.world.mono,
+            StopHow::Now | StopHow::InHaste | StopHow::Forced | StopHow::Close => self.world.mono,
         };
         self.world.worker_stops |= how != StopHow::Close;
-        if how == StopHow::InHaste {
+        if matches!(how, StopHow::InHaste | StopHow::Forced) {
             self.world.haste = true;
             let soon = self.world.mono + HASTY_GRACE;
             if let Some(engine) = &mut self.world.engine {

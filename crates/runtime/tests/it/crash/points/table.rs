@@ -15,6 +15,7 @@ pub(super) const CASES: &[&[Case]] = &[
     TAKE,
     running::RUN,
     stopping::INTERRUPT,
+    stopping::STOP,
     changes::CHANGE,
     stopping::RECOVER,
 ];

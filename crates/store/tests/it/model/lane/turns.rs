@@ -3,7 +3,8 @@
 use turnlane_store::queue::{Back, CannotStart, Fate, NewRow, Row, RowState};
 use turnlane_store::recovery::{Decision, FoundFate, Loss};
 use turnlane_store::turn::{
-    Accept, Complete, ItemRow, Keep, TurnEnd, TurnRow, TurnStatus, WaitingChange,
+    Accept, Complete, ItemRow, Keep, PauseChange, PauseWhen, TurnEnd, TurnRow, TurnStatus,
+    WaitingChange,
 };
 use turnlane_store::{RowId, WorkerId};
 
@@ -104,10 +105,17 @@ impl Lane {
                 let stored = self.stored(row);
                 stored.not_before_ms = *not_before_ms;
                 stored.put_backs += u32::from(*why == Back::Limit);
+                stored.stops += u32::from(matches!(why, Back::Continue | Back::Anew));
+                stored.continues = match why {
+                    Back::Continue => true,
+                    Back::Limit => stored.continues,
+                    Back::Retry | Back::Anew => false,
+                };
             }
             Fate::Block { failure, turn } => {
                 self.comes_back(row, *turn);
                 self.blocked(row, failure);
+                self.stored(row).continues &= complete.end.muted;
             }
         }
         match &complete.waiting {
@@ -115,7 +123,18 @@ impl Lane {
             WaitingChange::Begin(waiting) => self.waiting = Some(waiting.clone()),
             WaitingChange::End => self.waiting = None,
         }
-        self.paused = self.paused.take().or_else(|| complete.pause.clone());
+        match &complete.pause {
+            PauseChange::Keep => {}
+            PauseChange::Begin { paused, when } => {
+                let begins = *when == PauseWhen::Always || !self.visible.is_empty();
+                if self.paused.is_none() && begins {
+                    self.paused = Some(paused.clone());
+                }
+            }
+            PauseChange::End { reason } => {
+                self.paused.take_if(|paused| paused.reason == *reason);
+            }
+        }
         if complete.keep == Keep::UnlessIdle && self.visible.is_empty() {
             self.give_up();
         }
@@ -139,6 +158,7 @@ impl Lane {
             .iter()
             .find(|running| running.id == turn)
             .cloned();
+        let accepted = turn.is_some();
         if let (Some(turn), Some(error)) = (turn, &decision.turn_error)
             && turn.status == TurnStatus::InProgress
         {
@@ -152,8 +172,10 @@ impl Lane {
         }
         if decision.row == FoundFate::Ask {
             self.stored(row).state = RowState::Reconcile;
+            self.stored(row).continues &= !accepted;
             return true;
         }
+        self.stored(row).continues &= !accepted;
         self.active = None;
         match &decision.row {
             FoundFate::Done => self.ended(row, RowState::Done, at_ms),

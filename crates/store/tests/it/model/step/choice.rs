@@ -3,7 +3,9 @@
 use turnlane_store::lane::Paused;
 use turnlane_store::queue::{Back, Fate, NewRow, Policies, Which};
 use turnlane_store::recovery::Loss;
-use turnlane_store::turn::{Complete, Keep, Put, TurnStatus, WaitingChange};
+use turnlane_store::turn::{
+    Complete, Keep, PauseChange, PauseWhen, Put, TurnStatus, WaitingChange,
+};
 use turnlane_store::{RowId, TurnId, WorkerId};
 
 use super::{Kind, Step};
@@ -20,7 +22,12 @@ impl Step {
             why: Back::Limit,
         };
         let begin = WaitingChange::Begin(waiting(wait));
-        let (fate, waiting) = match self.pick % 8 {
+        let stopped = |why| Fate::Back {
+            turn: next,
+            not_before_ms: 0,
+            why,
+        };
+        let (fate, waiting) = match self.pick % 10 {
             0..3 => (Fate::Done, WaitingChange::End),
             3 => (Fate::Done, begin),
             4 => (limited, begin),
@@ -39,6 +46,8 @@ impl Step {
                 };
                 (failed, WaitingChange::Keep)
             }
+            7 => (stopped(Back::Continue), WaitingChange::Keep),
+            8 => (stopped(Back::Anew), WaitingChange::Keep),
             _ => (Fate::Done, WaitingChange::Keep),
         };
         let pause = Paused {
@@ -46,7 +55,7 @@ impl Step {
             by: None,
             since_ms: at_ms,
         };
-        let mut end = if self.pick % 8 < 3 {
+        let mut end = if self.pick % 10 < 3 {
             completed()
         } else {
             failed()
@@ -62,7 +71,20 @@ impl Step {
             put: Put::default(),
             fate,
             waiting,
-            pause: (self.more % 5 == 1).then_some(pause),
+            pause: match self.more % 7 {
+                1 => PauseChange::Begin {
+                    paused: pause,
+                    when: PauseWhen::Always,
+                },
+                2 => PauseChange::Begin {
+                    paused: pause,
+                    when: PauseWhen::RowsWait,
+                },
+                3 => PauseChange::End {
+                    reason: pause.reason,
+                },
+                _ => PauseChange::Keep,
+            },
             keep: [Keep::Ours, Keep::UnlessIdle][usize::from(self.more >> 4) % 2],
             at_ms,
         }

@@ -68,8 +68,8 @@ async fn what_is_declined_did_not_run() {
     let mut thread = untrusting();
     let mut decisions = decide([Decision::Decline]);
     decisions.push_back(Decided {
-        decision: Decision::Decline,
         reason: Some("no one answered".to_owned()),
+        ..Decided::new(Decision::Decline)
     });
     let turn = thread.turn_deciding(decisions);
     let output = turn.exec("a", json!({"cmd": "touch made"})).await;

@@ -138,6 +138,74 @@ pub(super) const INTERRUPT: &[Case] = &[
     },
 ];
 
+/// Stopping in an orderly way.
+pub(super) const STOP: &[Case] = &[
+    Case {
+        steps: STOPPED,
+        last: Last::Unanswered,
+        left: &[
+            "turn a runs: userMessage agentMessage",
+            "a started",
+            "b queued",
+            "called a",
+        ],
+        rest: &[
+            "turn a interrupted: userMessage agentMessage",
+            "a blocked",
+            "b queued",
+            "called a",
+        ],
+        ..case(
+            "graceful stop, before its commit: as mid-stream",
+            At::Point("complete-a-turn:before-commit"),
+        )
+    },
+    Case {
+        steps: STOPPED,
+        last: Last::Unanswered,
+        left: CUT,
+        rest: CONTINUED,
+        ..case(
+            "graceful stop, after its commit: pending at the head, then continued once",
+            At::Point("complete-a-turn:after-commit"),
+        )
+    },
+    Case {
+        steps: STOPPED,
+        last: Last::Answered,
+        left: CUT,
+        rest: CONTINUED,
+        ..case(
+            "graceful stop, killed behind it: pending at the head, then continued once",
+            At::Kill,
+        )
+    },
+];
+
+const STOPPED: &[&str] = &[
+    "add a block gated",
+    "add b block hello",
+    "until item agentMessage",
+    "stop",
+];
+const CUT: &[&str] = &[
+    "turn a interrupted: userMessage agentMessage",
+    "a queued",
+    "b queued",
+    "called a",
+];
+const CONTINUED: &[&str] = &[
+    "turn a interrupted: userMessage agentMessage",
+    // Its message is in the history, and the script that goes on has nothing left to say.
+    "turn a completed: ",
+    "turn b completed: userMessage agentMessage",
+    "a done",
+    "b done",
+    "called a",
+    "called a",
+    "called b",
+];
+
 /// Recovering.
 pub(super) const RECOVER: &[Case] = &[
     Case {
