@@ -31,6 +31,15 @@ const FILE: &str = "config.toml";
 /// A longer file is a mistaken path. Codex adds a table per project, so there is room for thousands.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Keys that are not sent to a server: they may hold secrets, or a daemon does not take them from a
+/// client.
+pub(crate) const KEPT_HERE: [&str; 4] = [
+    "mcp_servers",
+    "model_providers",
+    "native",
+    "shell_environment_policy",
+];
+
 /// Said where one layer chooses the sandbox twice.
 const SANDBOX_MODE_IGNORED: &str =
     "`sandbox_mode` is ignored: `default_permissions` is set beside it";
@@ -215,22 +224,55 @@ impl Config {
     }
 }
 
-/// The shared keys of `-c key=value`, without what any file says.
-pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
-    let mut keys = Map::new();
-    for given in overrides {
-        let text = override_as_toml(given)?;
-        let source = Source::flag(given, &text);
-        let table = DeTable::parse(&text)
+/// The keys of `-c key=value`, without what any file says.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Keys that are shared with Codex, and the tables of engines.
+    pub(crate) shared: Map<String, Value>,
+    /// Sections of ours: `queue`, `server` and the others.
+    pub(crate) own: Map<String, Value>,
+}
+
+impl Given {
+    /// Reads the flags in their order, and checks what they say.
+    pub(crate) fn read(overrides: &[String]) -> anyhow::Result<Self> {
+        let mut keys = Self::default();
+        let mut checked = Config {
+            unknown: Unknown::Refused,
+            ..Config::default()
+        };
+        for given in overrides {
+            let text = override_as_toml(given)?;
+            let source = Source::flag(given, &text);
+            checked.apply(&source, Whose::Ours)?;
+            keys.lay(&source)?;
+        }
+        Ok(keys)
+    }
+
+    fn lay(&mut self, source: &Source<'_>) -> anyhow::Result<()> {
+        let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
         for (name, value) in table.get_ref() {
             let name = name.get_ref().as_ref();
             if shared::knows(name) {
-                shared::lay(&mut keys, &source, name, value)?;
+                shared::lay(&mut self.shared, source, name, value)?;
+            } else {
+                shared::merge(&mut self.own, name, shared::json(value.get_ref()));
             }
         }
+        Ok(())
     }
-    Ok(keys)
+}
+
+/// The shared keys of `-c key=value`, without what any file says.
+pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let mut keys = Given::default();
+    for given in overrides {
+        let text = override_as_toml(given)?;
+        keys.lay(&Source::flag(given, &text))?;
+    }
+    Ok(keys.shared)
 }
 
 /// `a.b=1` is TOML already; `a.b=word` becomes a string, so that nobody has to quote twice.

@@ -64,14 +64,18 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
-        Command::Thread(options) => return commands::thread::run(options, &args.config),
+        // The arguments refuse settings that could have no effect, here and below.
+        Command::Thread(options) => return commands::thread::run(options, &[]),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
-        Command::Approvals(options) => return commands::approvals::run(options, &args.config),
+        Command::Approvals(options) => return commands::approvals::run(options, &[]),
         Command::Shortcut(shortcut) => {
-            return commands::thread::run(shortcut.whole(), &args.config);
+            return commands::thread::run(shortcut.whole(), &[]);
         }
         Command::Demo(options) => return commands::demo::run(&options),
-        Command::Doctor(options) => return commands::doctor::run(&options, &args.config),
+        Command::Doctor(options) => {
+            let config = config(&options.config);
+            return commands::doctor::run(&options, &config);
+        }
         Command::Completions(options) => commands::completions::run(&options)?,
         Command::Man(options) => commands::man::run(&options)?,
     }

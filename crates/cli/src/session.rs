@@ -15,6 +15,7 @@ mod refused;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
@@ -139,6 +140,21 @@ impl Session {
         }
     }
 
+    /// The refusal of a call with these params, in words and with the next step.
+    pub(crate) fn refusal(&self, error: CallError, params: &Value) -> anyhow::Error {
+        refused::in_words(error, params)
+    }
+
+    /// How long the server remembers the key of an ended turn; `usual` where its settings are not ours
+    /// to read.
+    pub(crate) fn dedupe_window(&self, usual: Duration) -> Duration {
+        let Place::Home(home) = &self.place else {
+            return usual;
+        };
+        let config = Layers::new(home, home::codex().as_deref(), &[]).load();
+        config.map_or(usual, |config| config.server.dedupe_window)
+    }
+
     /// A directory as the server knows it.
     pub(crate) fn directory(&self, given: &Path) -> anyhow::Result<PathBuf> {
         match &self.place {
@@ -182,7 +198,7 @@ impl Session {
         params: Value,
     ) -> anyhow::Result<R> {
         let answer = self.try_ask(method, &params).await;
-        answer.map_err(|error| refused::in_words(error, &params))
+        answer.map_err(|error| self.refusal(error, &params))
     }
 
     /// The entries of a list, page by page, at most so many. Whether there are more.
