@@ -26,12 +26,12 @@ pub(crate) use demo::Demo;
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use queue::{
-    QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause,
-    QueueResume, QueueRetry, QueueRm, QueueStart,
+    QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
+    QueueRetry, QueueRm, QueueStart,
 };
 pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
-pub(crate) use serve::Serve;
+pub(crate) use serve::{Serve, ServeCommand, ServeStatus, ServeStop};
 pub(crate) use shared::{Answer, Text};
 pub(crate) use thread::{
     SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
@@ -76,7 +76,8 @@ Environment:
                  a server elsewhere and its token, for `thread`, `queue` and `approvals`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE
                  colours, as in other programs
-  RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
+  RUST_LOG       what to log on standard error: error, warn (default), info (default of `serve`),
+                 debug, trace,
                  or by part: RUST_LOG=turnlane_rpc=debug
   LOG_FORMAT     `json` for one JSON object per line, else text
 
