@@ -23,7 +23,7 @@ pub(crate) use approvals::{
 };
 pub(crate) use auth::AuthArgs;
 pub(crate) use demo::Demo;
-pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
+pub(crate) use exec::{ColorArg, Exec, ExecOptions, Manner, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,

@@ -4,7 +4,7 @@
 //! JSON object, whether it comes from the log or is said to people.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
 use serde_json::json;
@@ -19,14 +19,8 @@ pub(crate) const QUIET: &str = "warn";
 /// What a daemon logs unless told otherwise: also what happens to lanes.
 pub(crate) const DAEMON: &str = "warn,turnlane_runtime=info,turnlane_server=info,turnlane=info";
 
-/// The form that was chosen; text until then.
-static FORM: OnceLock<Form> = OnceLock::new();
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Text,
-    Json,
-}
+/// Whether lines are JSON; text until it was chosen.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Starts logging for the whole process; called once, first.
 pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
@@ -39,12 +33,12 @@ pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     match std::env::var("LOG_FORMAT").as_deref() {
         Ok("json") => {
-            let _ = FORM.set(Form::Json);
+            IS_JSON.store(true, Ordering::Relaxed);
             let logs = logs.with_writer(|| LogWriter(LogForm::Json));
             logs.json().flatten_event(true).init();
         }
         Ok("text" | "") | Err(_) => {
-            let is_terminal = std::io::stderr().is_terminal();
+            let is_terminal = io::stderr().is_terminal();
             let colour = if is_terminal { Colour::On } else { Colour::Off };
             let logs = logs.with_writer(move || LogWriter(LogForm::Text(colour)));
             logs.with_ansi(is_terminal).init();
@@ -63,9 +57,9 @@ pub(crate) enum Weight {
 
 /// Writes a line of a server for people to standard error, whatever is logged.
 pub(crate) fn announce(weight: Weight, line: &str) -> io::Result<()> {
-    match FORM.get() {
-        None | Some(Form::Text) => out::try_tell(&format!("{line}\n"), Colour::Off),
-        Some(Form::Json) => {
+    match IS_JSON.load(Ordering::Relaxed) {
+        false => out::try_tell(&format!("{line}\n"), Colour::Off),
+        true => {
             let level = match weight {
                 Weight::Info => "INFO",
                 Weight::Error => "ERROR",

@@ -39,6 +39,9 @@ async fn serve(
     files: ConfigFiles,
 ) -> anyhow::Result<()> {
     let config = files.current()?;
+    for text in &config.without_effect {
+        tracing::warn!("{text}");
+    }
     // First: whoever reads an address from us may signal at once, and a socket is ours to remove.
     let stop = CancellationToken::new();
     let signals = signals::stop_by_signals(stop.clone(), signals::Hangup::Ends)?;

@@ -53,7 +53,11 @@ pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<ExitCode
     let codex_home = home::codex();
     let layers = Layers::new(&home, codex_home.as_deref(), overrides);
     let files = ConfigFiles::new(layers);
-    let urls = urls(args, &files.current()?.server.listen)?;
+    let config = files.current()?;
+    for text in &config.without_effect {
+        tracing::warn!("{text}");
+    }
+    let urls = urls(args, &config.server.listen)?;
     runtime::block_on(serve(args, &urls, &home, codex_home.as_deref(), files))??;
     Ok(ExitCode::SUCCESS)
 }
