@@ -121,7 +121,7 @@ mod tests {
                 "turnlane approvals list",
             ),
             (&["-c", "a=1", "demo"], "turnlane demo"),
-            (&["-c", "a=1", "man", "d"], "turnlane man"),
+            (&["-c", "a=1", "man", "--out", "d"], "turnlane man"),
         ] {
             let said = said(&[&["turnlane"], line].concat());
             let expected = format!("error: `-c` has no effect on `{name}`");

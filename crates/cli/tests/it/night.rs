@@ -1,0 +1,6 @@
+//! A night without a person: what is typed in the evening, what runs, and what the log says.
+
+mod adding;
+mod logs;
+mod outputs;
+mod serving;
