@@ -23,7 +23,7 @@ pub(crate) use approvals::{
 };
 pub(crate) use auth::AuthArgs;
 pub(crate) use demo::Demo;
-pub(crate) use exec::{ColorArg, Exec, ExecOptions, Wanted, Which, Wish};
+pub(crate) use exec::{ColorArg, Exec, ExecOptions, Manner, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
@@ -31,7 +31,7 @@ pub(crate) use queue::{
 };
 pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
-pub(crate) use serve::Serve;
+pub(crate) use serve::{Serve, ServeCommand, ServeStatus, ServeStop};
 pub(crate) use shared::{Answer, Text};
 pub(crate) use thread::{
     SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
@@ -49,7 +49,7 @@ pub(crate) use tools::{CompletionsArgs, ManArgs, ShellArg};
 #[derive(Debug, Parser)]
 #[command(name = "turnlane", version, after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// One setting for this run, as in config.toml; may be given before or after the command
+    /// One setting, as in config.toml; before or after a command that runs turns or serves clients
     #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
     pub(crate) config: Vec<String>,
 
@@ -76,7 +76,8 @@ Environment:
                  a server elsewhere and its token, for `thread`, `queue` and `approvals`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE
                  colours, as in other programs
-  RUST_LOG       what to log on standard error: error, warn (default), info, debug, trace,
+  RUST_LOG       what to log on standard error: error, warn (default), info (default of `serve`),
+                 debug, trace,
                  or by part: RUST_LOG=turnlane_rpc=debug
   LOG_FORMAT     `json` for one JSON object per line, else text
 
@@ -151,8 +152,33 @@ pub(crate) enum Command {
     Shortcut(ThreadShortcut),
 }
 
+impl Command {
+    /// Whether `-c` can have an effect: on a turn, on a server, or on what is checked.
+    const fn takes_settings(&self) -> bool {
+        match self {
+            Self::Run(_)
+            | Self::Exec(_)
+            | Self::Serve(_)
+            | Self::ExecServer(_)
+            | Self::Doctor(_) => true,
+            Self::AppServer(app_server) => app_server.command.is_none(),
+            Self::Queue(queue) => matches!(queue.command, QueueCommand::Add(_)),
+            Self::Demo(_)
+            | Self::Thread(_)
+            | Self::Approvals(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Shortcut(_) => false,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {
+    /// One setting to check with, as in config.toml; may be repeated
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
+    pub(crate) config: Vec<String>,
+
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,

@@ -80,16 +80,16 @@ impl Kind<'_> {
     }
 }
 
-impl Assembly {
-    /// Starts everything. When this returns, what dead workers left is decided.
-    pub(crate) async fn start(
-        kind: Kind<'_>,
-        script: Option<&Path>,
-        home: &Path,
-        codex_home: Option<&Path>,
-        files: ConfigFiles,
-    ) -> anyhow::Result<Self> {
-        let config = files.current()?;
+/// The store of a home, opened by a worker that has not begun to work.
+pub(crate) struct OpenStore {
+    store: SqliteStore,
+    worker: Worker,
+    clock: Arc<dyn Clock>,
+}
+
+impl OpenStore {
+    /// Opens the database, which is made if there is none.
+    pub(crate) fn open(kind: Kind<'_>, home: &Path) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = kind.worker(&*clock);
         let path = home.join(DATABASE);
@@ -101,6 +101,42 @@ impl Assembly {
         let store = SqliteStore::open(options)
             .with_context(|| format!("cannot open {}", path.display()))
             .map_err(|error| home::explained(error, home))?;
+        Ok(Self {
+            store,
+            worker,
+            clock,
+        })
+    }
+}
+
+impl Assembly {
+    /// Starts everything. When this returns, what dead workers left is decided.
+    pub(crate) async fn start(
+        kind: Kind<'_>,
+        script: Option<&Path>,
+        home: &Path,
+        codex_home: Option<&Path>,
+        files: ConfigFiles,
+    ) -> anyhow::Result<Self> {
+        let store = OpenStore::open(kind, home)?;
+        Self::start_with(store, kind, script, home, codex_home, files).await
+    }
+
+    /// Starts everything on a store that is open. When this returns, what dead workers left is decided.
+    pub(crate) async fn start_with(
+        store: OpenStore,
+        kind: Kind<'_>,
+        script: Option<&Path>,
+        home: &Path,
+        codex_home: Option<&Path>,
+        files: ConfigFiles,
+    ) -> anyhow::Result<Self> {
+        let config = files.current()?;
+        let OpenStore {
+            store,
+            worker,
+            clock,
+        } = store;
         let service = ProcessService::start(turnlane_process::Options {
             containment: config.exec_server.containment,
             cgroup_root: config.exec_server.cgroup_root.clone(),

@@ -31,6 +31,15 @@ const FILE: &str = "config.toml";
 /// A longer file is a mistaken path. Codex adds a table per project, so there is room for thousands.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Keys that are not sent to a server: they may hold secrets, or a daemon does not take them from a
+/// client.
+pub(crate) const KEPT_HERE: [&str; 4] = [
+    "mcp_servers",
+    "model_providers",
+    "native",
+    "shell_environment_policy",
+];
+
 /// Said where one layer chooses the sandbox twice.
 const SANDBOX_MODE_IGNORED: &str =
     "`sandbox_mode` is ignored: `default_permissions` is set beside it";
@@ -44,6 +53,9 @@ pub(crate) struct Config {
     pub(crate) shared: Map<String, Value>,
     /// What becomes of keys of ours that nobody knows.
     pub(crate) unknown: Unknown,
+    /// Keys of Codex that have no effect here, with place and reason. Programs that run turns name them
+    /// once, at their start.
+    pub(crate) without_effect: Vec<String>,
 }
 
 /// What becomes of a key of ours that nobody knows.
@@ -118,6 +130,11 @@ impl Layers {
             tracing::warn!("{SANDBOX_MODE_IGNORED}");
         }
         chosen.settle(&mut config.shared);
+        let has = |key: &str| config.shared.contains_key(key);
+        if has("profiles") && !has("profile") {
+            let text = "`profiles` has no effect: no `profile` chooses one of them";
+            config.without_effect.push(text.to_owned());
+        }
         config.shared = shared::with_profile(config.shared)?;
         Ok(config)
     }
@@ -174,12 +191,16 @@ impl Config {
         for (name, value) in table.get_ref() {
             let at = name.span().start;
             let name = name.get_ref().as_ref();
+            if let Some(why) = shared::without_effect(name, value.get_ref()) {
+                let note = source.note(at, &format!("`{name}` has no effect: {why}"));
+                self.without_effect.push(note);
+            }
             if shared::knows(name) {
                 // The engines' own table is not Codex's business.
                 if whose == Whose::Ours || name != "native" {
                     shared::lay(&mut self.shared, source, name, value)?;
                 }
-            } else if whose == Whose::Ours {
+            } else if whose == Whose::Ours && !shared::is_without_effect(name) {
                 self.apply_own(source, name, at, value.get_ref())?;
             }
         }
@@ -215,22 +236,55 @@ impl Config {
     }
 }
 
-/// The shared keys of `-c key=value`, without what any file says.
-pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
-    let mut keys = Map::new();
-    for given in overrides {
-        let text = override_as_toml(given)?;
-        let source = Source::flag(given, &text);
-        let table = DeTable::parse(&text)
+/// The keys of `-c key=value`, without what any file says.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Keys that are shared with Codex, and the tables of engines.
+    pub(crate) shared: Map<String, Value>,
+    /// Sections of ours: `queue`, `server` and the others.
+    pub(crate) own: Map<String, Value>,
+}
+
+impl Given {
+    /// Reads the flags in their order, and checks what they say.
+    pub(crate) fn read(overrides: &[String]) -> anyhow::Result<Self> {
+        let mut keys = Self::default();
+        let mut checked = Config {
+            unknown: Unknown::Refused,
+            ..Config::default()
+        };
+        for given in overrides {
+            let text = override_as_toml(given)?;
+            let source = Source::flag(given, &text);
+            checked.apply(&source, Whose::Ours)?;
+            keys.lay(&source)?;
+        }
+        Ok(keys)
+    }
+
+    fn lay(&mut self, source: &Source<'_>) -> anyhow::Result<()> {
+        let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
         for (name, value) in table.get_ref() {
             let name = name.get_ref().as_ref();
             if shared::knows(name) {
-                shared::lay(&mut keys, &source, name, value)?;
+                shared::lay(&mut self.shared, source, name, value)?;
+            } else {
+                shared::merge(&mut self.own, name, shared::json(value.get_ref()));
             }
         }
+        Ok(())
     }
-    Ok(keys)
+}
+
+/// The shared keys of `-c key=value`, without what any file says.
+pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let mut keys = Given::default();
+    for given in overrides {
+        let text = override_as_toml(given)?;
+        keys.lay(&Source::flag(given, &text))?;
+    }
+    Ok(keys.shared)
 }
 
 /// `a.b=1` is TOML already; `a.b=word` becomes a string, so that nobody has to quote twice.
@@ -380,6 +434,41 @@ mod tests {
             "model_providers": {"x": {"base_url": "http://a", "name": "Y"}},
         });
         assert_eq!(shared, expected);
+    }
+
+    #[test]
+    fn keys_of_codex_without_effect_are_named_and_never_refused() {
+        let (home, codex) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let theirs = "web_search = \"disabled\"\nnotify = [\"bell\"]\n[mcp_servers.docs]\n\
+                      command = \"d\"\n[profiles.fast]\nmodel = \"m\"\n[tui]\ntheme = \"t\"\n";
+        std::fs::write(codex.path().join(FILE), theirs).unwrap();
+        std::fs::write(home.path().join(FILE), "[skills]\nx = 1\n").unwrap();
+        let mut layers = Layers::new(home.path(), Some(codex.path()), &[]);
+        layers.unknown = Unknown::Refused;
+        let config = layers.load().unwrap();
+        let named: Vec<_> = config
+            .without_effect
+            .iter()
+            .map(|note| note.rsplit('/').next().unwrap())
+            .collect();
+        assert_eq!(
+            named,
+            [
+                "config.toml:3: `mcp_servers` has no effect: MCP servers are not started yet",
+                "config.toml:2: `notify` has no effect: no program is told of the end of a turn yet",
+                "config.toml:1: `skills` has no effect: skills are not supported yet",
+                "`profiles` has no effect: no `profile` chooses one of them",
+            ]
+        );
+        layers.overrides = vec!["profile=fast".to_owned()];
+        let config = layers.load().unwrap();
+        assert!(
+            !config
+                .without_effect
+                .iter()
+                .any(|note| note.contains("profiles"))
+        );
+        assert_eq!(config.shared["model"], "m");
     }
 
     #[test]

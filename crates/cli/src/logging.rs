@@ -1,16 +1,26 @@
 //! Logs, on standard error: chosen by `RUST_LOG`, as JSON with `LOG_FORMAT=json`.
+//!
+//! The invariant here: with `LOG_FORMAT=json` every line that a server writes to standard error is one
+//! JSON object, whether it comes from the log or is said to people.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
+use serde_json::json;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::shown::out::{Colour, LogForm, LogWriter};
+use crate::shown::out::{self, Colour, LogForm, LogWriter};
 
 /// What commands log unless told otherwise.
 pub(crate) const QUIET: &str = "warn";
 /// What a daemon logs unless told otherwise: also what happens to lanes.
-pub(crate) const DAEMON: &str = "warn,turnlane_runtime=info";
+pub(crate) const DAEMON: &str = "warn,turnlane_runtime=info,turnlane_server=info,turnlane=info";
+
+/// Whether lines are JSON; text until it was chosen.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Starts logging for the whole process; called once, first.
 pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
@@ -23,11 +33,12 @@ pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     match std::env::var("LOG_FORMAT").as_deref() {
         Ok("json") => {
+            IS_JSON.store(true, Ordering::Relaxed);
             let logs = logs.with_writer(|| LogWriter(LogForm::Json));
             logs.json().flatten_event(true).init();
         }
         Ok("text" | "") | Err(_) => {
-            let is_terminal = std::io::stderr().is_terminal();
+            let is_terminal = io::stderr().is_terminal();
             let colour = if is_terminal { Colour::On } else { Colour::Off };
             let logs = logs.with_writer(move || LogWriter(LogForm::Text(colour)));
             logs.with_ansi(is_terminal).init();
@@ -35,4 +46,34 @@ pub(crate) fn start(usual: &str) -> anyhow::Result<()> {
         Ok(other) => bail!("LOG_FORMAT is neither `json` nor `text`: {other}"),
     }
     Ok(())
+}
+
+/// How much a line of a server matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    Info,
+    Error,
+}
+
+/// Writes a line of a server for people to standard error, whatever is logged.
+pub(crate) fn announce(weight: Weight, line: &str) -> io::Result<()> {
+    match IS_JSON.load(Ordering::Relaxed) {
+        false => out::try_tell(&format!("{line}\n"), Colour::Off),
+        true => {
+            let level = match weight {
+                Weight::Info => "INFO",
+                Weight::Error => "ERROR",
+            };
+            // As the lines of the log have it.
+            let mut timestamp = String::new();
+            let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+            let line = json!({
+                "timestamp": timestamp, "level": level, "message": line, "target": "turnlane",
+            });
+            io::Write::write_all(
+                &mut LogWriter(LogForm::Json),
+                format!("{line}\n").as_bytes(),
+            )
+        }
+    }
 }

@@ -24,13 +24,14 @@ mod signals;
 use std::process::ExitCode;
 
 use args::{AppServerCommand, Args, Command};
+use logging::Weight;
 
 fn main() -> ExitCode {
     // First: this program is also the keeper of the processes it starts.
     turnlane_process::keeper_hook();
     let args = Args::of_this_process();
-    let usual = match args.command {
-        Command::Serve(_) => logging::DAEMON,
+    let usual = match &args.command {
+        Command::Serve(serve) if serve.command.is_none() => logging::DAEMON,
         _ => logging::QUIET,
     };
     match logging::start(usual).and_then(|()| run(args)) {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) if shown::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form joins the whole chain of causes in one line.
-            shown::note(&format!("error: {error:#}"));
+            let _ = logging::announce(Weight::Error, &format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -55,7 +56,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             None => commands::app_server::run(&app_server, &config(&app_server.config))?,
         },
-        Command::Serve(serve) => commands::serve::run(&serve, &config(&serve.config))?,
+        Command::Serve(serve) => return commands::serve::run(&serve, &config(&serve.config)),
         Command::ExecServer(options) => {
             let config = config(&options.config);
             commands::exec_server::run(*options, &config)?;
@@ -64,14 +65,18 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
-        Command::Thread(options) => return commands::thread::run(options, &args.config),
+        // The arguments refuse settings that could have no effect, here and below.
+        Command::Thread(options) => return commands::thread::run(options, &[]),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
-        Command::Approvals(options) => return commands::approvals::run(options, &args.config),
+        Command::Approvals(options) => return commands::approvals::run(options, &[]),
         Command::Shortcut(shortcut) => {
-            return commands::thread::run(shortcut.whole(), &args.config);
+            return commands::thread::run(shortcut.whole(), &[]);
         }
         Command::Demo(options) => return commands::demo::run(&options),
-        Command::Doctor(options) => return commands::doctor::run(&options, &args.config),
+        Command::Doctor(options) => {
+            let config = config(&options.config);
+            return commands::doctor::run(&options, &config);
+        }
         Command::Completions(options) => commands::completions::run(&options)?,
         Command::Man(options) => commands::man::run(&options)?,
     }

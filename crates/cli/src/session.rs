@@ -12,9 +12,9 @@ pub(crate) mod find;
 mod reach;
 mod refused;
 
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
@@ -23,6 +23,7 @@ use turnlane::{CallError, CallOptions, Client, ClientBuilder, Validation};
 
 use crate::args::Reach;
 use crate::assembly::{Assembly, Kind};
+use crate::commands::serve::record::{self, Presence};
 use crate::config::{ConfigFiles, Layers};
 use crate::home;
 use crate::linked::Linked;
@@ -48,6 +49,8 @@ pub(crate) enum Needs {
 pub(crate) struct Session {
     linked: Linked,
     place: Place,
+    /// What was found where the daemon should be, for a session without one.
+    presence: Presence,
 }
 
 /// Whose threads these are.
@@ -90,38 +93,36 @@ impl Session {
     async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
         if let Some(elsewhere) = Elsewhere::named(reach)? {
             let linked = elsewhere.link(builder()).await?;
-            let place = Place::Elsewhere;
-            return Ok(Self { linked, place });
+            return Ok(Self {
+                linked,
+                place: Place::Elsewhere,
+                presence: Presence::Absent,
+            });
         }
         let home = home::open()?;
         let codex_home = home::codex();
         let layers = Layers::new(&home, codex_home.as_deref(), before);
         if let Some(linked) = Linked::daemon(&home, builder()).await {
-            let place = Place::Home(home);
-            return Ok(Self { linked, place });
+            return Ok(Self {
+                linked,
+                place: Place::Home(home),
+                presence: Presence::Absent,
+            });
         }
-        if needs == Needs::Daemon && UnixStream::connect(home::socket(&home)).is_ok() {
-            bail!(
-                "the daemon of {} does not answer\n  \
-                 `turnlane doctor` says which process it is; try again, or start it anew",
-                home.display()
-            );
-        }
+        let presence = record::presence(&home);
         if needs == Needs::Daemon {
-            bail!(
-                "no daemon runs in {}, so no turn runs there\n  \
-                 start one with `turnlane serve` and try again; \
-                 `turnlane thread show` and `turnlane queue list` show what is stored",
-                home.display()
-            );
+            bail!(without_daemon(&home, &presence));
         }
         home::make(&home)?;
         let files = ConfigFiles::new(layers);
         let assembly =
             Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
-        let place = Place::Home(home);
-        Ok(Self { linked, place })
+        Ok(Self {
+            linked,
+            place: Place::Home(home),
+            presence,
+        })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -131,12 +132,24 @@ impl Session {
     /// A line for those whose work waits: none where a daemon runs it.
     pub(crate) fn nobody_runs_it(&self) -> Option<String> {
         match &self.place {
-            Place::Home(home) if !self.linked.is_daemon() => Some(format!(
-                "no daemon runs in {}: it waits until `turnlane serve` does",
-                home.display()
-            )),
+            Place::Home(home) if !self.linked.is_daemon() => Some(waits(home, &self.presence)),
             Place::Home(_) | Place::Elsewhere => None,
         }
+    }
+
+    /// The refusal of a call with these params, in words and with the next step.
+    pub(crate) fn refusal(&self, error: CallError, params: &Value) -> anyhow::Error {
+        refused::in_words(error, params)
+    }
+
+    /// How long the server remembers the key of an ended turn; `usual` where its settings are not ours
+    /// to read.
+    pub(crate) fn dedupe_window(&self, usual: Duration) -> Duration {
+        let Place::Home(home) = &self.place else {
+            return usual;
+        };
+        let config = Layers::new(home, home::codex().as_deref(), &[]).load();
+        config.map_or(usual, |config| config.server.dedupe_window)
     }
 
     /// A directory as the server knows it.
@@ -182,7 +195,7 @@ impl Session {
         params: Value,
     ) -> anyhow::Result<R> {
         let answer = self.try_ask(method, &params).await;
-        answer.map_err(|error| refused::in_words(error, &params))
+        answer.map_err(|error| self.refusal(error, &params))
     }
 
     /// The entries of a list, page by page, at most so many. Whether there are more.
@@ -213,6 +226,58 @@ impl Session {
             }
             params["cursor"] = cursor;
         }
+    }
+}
+
+/// A command that only a daemon can do, where none answers.
+fn without_daemon(home: &Path, presence: &Presence) -> String {
+    let home = home.display();
+    match presence {
+        Presence::Absent => format!(
+            "no daemon runs in {home}, so no turn runs there\n  \
+             start one with `turnlane serve` and try again; \
+             `turnlane thread show` and `turnlane queue list` show what is stored"
+        ),
+        Presence::Listening(pid) => format!(
+            "the daemon of {home}, process {pid}, does not answer\n  \
+             try again, or stop it with `turnlane serve stop` and start it anew"
+        ),
+        Presence::Suspended(pid) => format!(
+            "the daemon of {home}, process {pid}, is suspended\n  \
+             let it go on with `kill -CONT {pid}` and try again"
+        ),
+        Presence::Stopping(pid) => format!(
+            "the daemon of {home}, process {pid}, is stopping: its last turns come to their end\n  \
+             start the next one with `turnlane serve` and try again"
+        ),
+        Presence::Denied => format!(
+            "the socket of the daemon of {home} may not be used: permission denied\n  \
+             run the command as the user who runs the daemon"
+        ),
+    }
+}
+
+/// A queued turn that no daemon runs now.
+fn waits(home: &Path, presence: &Presence) -> String {
+    let home = home.display();
+    match presence {
+        Presence::Absent => {
+            format!("no daemon runs in {home}: it waits until `turnlane serve` does")
+        }
+        Presence::Listening(pid) => format!(
+            "the daemon of {home}, process {pid}, does not answer: it waits until the daemon does"
+        ),
+        Presence::Suspended(pid) => format!(
+            "the daemon of {home}, process {pid}, is suspended: it waits until `kill -CONT {pid}`"
+        ),
+        Presence::Stopping(pid) => format!(
+            "the daemon of {home}, process {pid}, is stopping: it waits until the next \
+             `turnlane serve`"
+        ),
+        Presence::Denied => format!(
+            "the socket of the daemon of {home} may not be used: it waits until the daemon looks \
+             for new turns"
+        ),
     }
 }
 

@@ -102,6 +102,7 @@ mod queue;
 mod runtime;
 mod settings;
 mod shared;
+mod thread_key;
 mod threads;
 mod worker;
 
@@ -117,6 +118,7 @@ pub use options::{BeforeTurn, BeforeTurnVerdict, Drain, Options};
 pub use queue::{AddTurn, ChangeTurn};
 pub use runtime::{CreateThread, Handle, Runtime};
 pub use settings::Settings;
+pub use thread_key::{digest, thread_of_key};
 pub use threads::{ForkThread, Life, RevertTo};
 /// What runs turns, for those who bring an engine.
 pub use turnlane_engine as engine;

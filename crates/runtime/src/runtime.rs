@@ -60,6 +60,8 @@ pub struct CreateThread {
     pub facts: HashMap<String, serde_json::Value>,
     /// How long it lives.
     pub life: Life,
+    /// Its id, where a key decides it: see [`thread_of_key`](crate::thread_of_key).
+    pub id: Option<ThreadId>,
 }
 
 impl CreateThread {
@@ -75,6 +77,7 @@ impl CreateThread {
             max_depth: 1_000,
             facts: HashMap::new(),
             life: Life::Durable,
+            id: None,
         }
     }
 }

@@ -78,7 +78,8 @@ impl Handle {
     /// Makes a thread with an empty lane. Durable, unless it is ephemeral.
     pub async fn create_thread(&self, create: CreateThread) -> Result<ThreadRow, Error> {
         let now_ms = self.shared().clock.now_ms();
-        let id = ThreadId::new(u64::try_from(now_ms).unwrap_or(0));
+        let new = || ThreadId::new(u64::try_from(now_ms).unwrap_or(0));
+        let id = create.id.unwrap_or_else(new);
         let life = create.life;
         let thread = NewThread {
             id: ids::thread(id),

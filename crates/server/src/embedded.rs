@@ -19,13 +19,10 @@ use turnlane_runtime::store::sqlite::{Options as StoreOptions, SqliteStore};
 use turnlane_runtime::{Clock, Runtime, SystemClock, this_worker};
 
 use crate::options::{Options, PeerKind, ProcessSpawn};
-use crate::server::Server;
+use crate::server::{DATABASE, Server};
 use config::Fixed;
 
 pub use config::EmbeddedConfig;
-
-/// The database in the folder of an embedded server.
-const DATABASE: &str = "turnlane.db";
 
 /// Why an embedded server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]

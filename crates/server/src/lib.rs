@@ -25,6 +25,7 @@ mod git;
 mod handlers;
 mod health;
 mod hub;
+mod journal;
 mod listening;
 mod methods;
 mod metrics;

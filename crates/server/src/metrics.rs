@@ -12,12 +12,16 @@ use std::time::Duration;
 
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::thread::ThreadStatus;
+use turnlane_protocol::usage::TurnUsage;
 use turnlane_runtime::store::{Census, Times};
 
 /// Upper bounds of the buckets of `turnlane_turn_seconds`, in milliseconds.
 const TURN_BUCKETS_MS: [u64; 10] = [
     50, 100, 250, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 1_800_000,
 ];
+
+/// The kinds of tokens. Cached input is part of the input, reasoning part of the output.
+const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning_output"];
 
 /// What a server counts itself.
 #[derive(Debug, Default)]
@@ -32,6 +36,8 @@ pub(crate) struct Metrics {
     turns_failed: AtomicU64,
     turn_buckets: [AtomicU64; TURN_BUCKETS_MS.len()],
     turn_ms: AtomicU64,
+    /// In the order of [`TOKEN_KINDS`].
+    tokens: [AtomicU64; TOKEN_KINDS.len()],
     /// When the turns that run began.
     running: Mutex<HashMap<ThreadId, i64>>,
 }
@@ -47,6 +53,10 @@ pub(crate) struct Others {
     pub(crate) census: Option<Census>,
     pub(crate) syncs: Times,
     pub(crate) failures: Vec<(String, u64)>,
+    /// Approvals that wait for a decision; none when the store could not tell.
+    pub(crate) approvals_open: Option<usize>,
+    /// The files of the database that there are, with their sizes in bytes.
+    pub(crate) database: Vec<(&'static str, u64)>,
 }
 
 impl Metrics {
@@ -72,6 +82,23 @@ impl Metrics {
 
     pub(crate) fn approval_decided(&self) {
         self.approvals_decided.fetch_add(1, Relaxed);
+    }
+
+    /// A turn has ended that used this much.
+    pub(crate) fn tokens(&self, usage: Option<TurnUsage>) {
+        let Some(counts) = usage.and_then(|usage| usage.turn) else {
+            return;
+        };
+        let counts = [
+            counts.input_tokens,
+            counts.cached_input_tokens,
+            counts.output_tokens,
+            counts.reasoning_output_tokens,
+        ];
+        for (total, count) in self.tokens.iter().zip(counts) {
+            // An engine that counts backwards is not believed.
+            total.fetch_add(u64::try_from(count).unwrap_or(0), Relaxed);
+        }
     }
 
     /// A thread does something else than before; a turn is what lies between active and not.
@@ -167,6 +194,28 @@ impl Metrics {
             head(name, help, kind, &mut text);
             let _ = writeln!(text, "turnlane_{name} {value}");
         }
+        build(&mut text);
+        let tokens = self.tokens.iter().map(count);
+        let tokens = TOKEN_KINDS.into_iter().zip(tokens);
+        let help = "Tokens that ended turns used, by kind; cached input is part of input.";
+        labelled(
+            "model_tokens_total",
+            help,
+            "counter",
+            "kind",
+            tokens,
+            &mut text,
+        );
+        if let Some(open) = others.approvals_open {
+            let help = "Approvals that wait for a decision.";
+            head("approvals_open", help, "gauge", &mut text);
+            let _ = writeln!(text, "turnlane_approvals_open {open}");
+        }
+        if !others.database.is_empty() {
+            let help = "Size of the files of the database.";
+            let files = others.database.iter().copied();
+            labelled("database_bytes", help, "gauge", "file", files, &mut text);
+        }
         if let Some(census) = &others.census {
             lanes(census, &mut text);
         }
@@ -186,6 +235,29 @@ impl Metrics {
             count: self.turns_ended.load(Relaxed),
             sum: Duration::from_millis(self.turn_ms.load(Relaxed)),
         }
+    }
+}
+
+/// Which version this is.
+fn build(text: &mut String) {
+    let help = "1, labelled with the version of this server.";
+    head("build_info", help, "gauge", text);
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(text, "turnlane_build_info{{version=\"{version}\"}} 1");
+}
+
+/// One metric with one label, whose values are fixed words.
+fn labelled(
+    name: &str,
+    help: &str,
+    kind: &str,
+    label: &str,
+    values: impl Iterator<Item = (&'static str, u64)>,
+    text: &mut String,
+) {
+    head(name, help, kind, text);
+    for (word, value) in values {
+        let _ = writeln!(text, "turnlane_{name}{{{label}=\"{word}\"}} {value}");
     }
 }
 
@@ -252,6 +324,8 @@ fn head(name: &str, help: &str, kind: &str, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use turnlane_protocol::usage::TokenCounts;
+
     use super::*;
 
     #[test]
@@ -265,7 +339,22 @@ mod tests {
         metrics.status(thread, &active, 1_000);
         metrics.status(thread, &active, 1_050);
         metrics.status(thread, &ThreadStatus::SystemError, 1_200);
+        metrics.tokens(None);
+        for _ in 0..2 {
+            metrics.tokens(Some(TurnUsage {
+                turn: Some(TokenCounts {
+                    input_tokens: 100,
+                    cached_input_tokens: 30,
+                    output_tokens: 7,
+                    reasoning_output_tokens: -1,
+                    ..TokenCounts::default()
+                }),
+                thread: None,
+            }));
+        }
         let text = metrics.text(&Others {
+            approvals_open: Some(3),
+            database: vec![("main", 4_096), ("wal", 32)],
             connections: 2,
             lanes: 3,
             store_writes: true,
@@ -284,6 +373,18 @@ mod tests {
         });
         for line in [
             "turnlane_connections 2",
+            concat!(
+                "turnlane_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "turnlane_model_tokens_total{kind=\"input\"} 200",
+            "turnlane_model_tokens_total{kind=\"cached_input\"} 60",
+            "turnlane_model_tokens_total{kind=\"output\"} 14",
+            "turnlane_model_tokens_total{kind=\"reasoning_output\"} 0",
+            "turnlane_approvals_open 3",
+            "turnlane_database_bytes{file=\"main\"} 4096",
+            "turnlane_database_bytes{file=\"wal\"} 32",
             "turnlane_lanes_loaded 3",
             "turnlane_turns_ended_total 1",
             "turnlane_turns_failed_total 1",

@@ -3,6 +3,7 @@
 //! The invariant here: everything shared is made once, at the start; a connection that ends leaves
 //! nothing of itself behind.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +14,7 @@ use turnlane_protocol::envelope::{Stamp, encode_notification};
 use turnlane_protocol::notification::method;
 use turnlane_rpc::{Budget, CloseReason, Duplex, LagNotice, Limits, Peer, PeerOptions, RequestIds};
 use turnlane_runtime::store::Health;
+use turnlane_runtime::store::approval::ApprovalQuery;
 
 use crate::broker::Broker;
 use crate::connection::{Connection, Introduced};
@@ -24,6 +26,9 @@ use crate::metrics::{Metrics, Others};
 use crate::options::{Options, PeerKind};
 use crate::subscriptions::Feeds;
 use crate::watcher::Watcher;
+
+/// The database in a home.
+pub(crate) const DATABASE: &str = "turnlane.db";
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -129,6 +134,8 @@ impl Server {
         let store = options.runtime.store();
         let store_writes = *store.health().borrow() == Health::Good;
         let census = store.census().await;
+        let open = store.approvals(ApprovalQuery::Open).await;
+        let database = database(&options.home);
         metrics.text(&Others {
             connections: hub.count(),
             lanes: options.runtime.loaded(),
@@ -139,6 +146,11 @@ impl Server {
                 .ok(),
             syncs: store.sync_times(),
             failures: options.runtime.failures(),
+            approvals_open: open
+                .inspect_err(|error| tracing::warn!(%error, "the approvals could not be counted"))
+                .map(|open| open.len())
+                .ok(),
+            database,
         })
     }
 
@@ -168,6 +180,18 @@ impl Server {
             wanted.then(|| frame.ok().map(Bytes::from)).flatten()
         })
     }
+}
+
+/// The files of the database in this home that there are, and their sizes.
+fn database(home: &Path) -> Vec<(&'static str, u64)> {
+    let mut found = Vec::new();
+    for (file, ending) in [("main", ""), ("wal", "-wal")] {
+        let path = home.join(format!("{DATABASE}{ending}"));
+        if let Ok(metadata) = std::fs::metadata(path) {
+            found.push((file, metadata.len()));
+        }
+    }
+    found
 }
 
 /// One served connection; counted until it is dropped.

@@ -52,6 +52,9 @@ pub(crate) struct ThreadFacts {
     /// What a source that is more than a word says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source_detail: Option<String>,
+    /// Tells the params of `thread/start` from others with the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start_digest: Option<String>,
 }
 
 impl ThreadFacts {

@@ -15,6 +15,7 @@ use turnlane_rpc::Scope;
 use turnlane_runtime::{Answers, Notice, NoticeBody, Subscriber};
 
 use crate::encode::encoded;
+use crate::journal;
 use crate::server::Shared;
 
 /// Tells all connections what the runtime tells about all threads.
@@ -32,9 +33,17 @@ impl Subscriber for Watcher {
             return;
         };
         match &notice.body {
-            NoticeBody::Said(said) => everybody(&shared, notice, said),
+            NoticeBody::Said(said) => match &**said {
+                // Told to watchers for the log and the counters; only followers are shown it.
+                ServerNotification::TurnCompleted(done) => {
+                    shared.metrics.tokens(done.turn.usage);
+                    journal::turn_ended(&shared, notice.thread, &done.turn);
+                }
+                said => everybody(&shared, notice, said),
+            },
             NoticeBody::ApprovalRequested(asking) => {
                 shared.metrics.approval_asked();
+                journal::asked(&asking.approval);
                 let change = ApprovalChanged {
                     change: ApprovalChange::Requested,
                     approval: Box::new(asking.approval.clone()),
@@ -51,6 +60,7 @@ impl Subscriber for Watcher {
                 reason,
             } => {
                 shared.metrics.approval_decided();
+                journal::decided(approval, decision, *by);
                 let change = ApprovalChanged {
                     change: ApprovalChange::Resolved,
                     approval: approval.clone(),

@@ -84,6 +84,17 @@ pub(crate) struct Wish {
     pub(crate) what: Wanted,
     pub(crate) images: Vec<PathBuf>,
     pub(crate) options: ExecOptions,
+    pub(crate) manner: Manner,
+}
+
+/// What a run makes of things that go wrong beside its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// As `codex exec`, whose scripts rely on it: a missing picture, an answer that does not fit its
+    /// schema and a file that cannot be written are warnings.
+    AsCodex,
+    /// They fail the run; a missing picture before its turn is sent.
+    Strict,
 }
 
 /// On which thread something is said, and what the arguments say of it.
@@ -124,6 +135,7 @@ impl Exec {
                     what: Wanted::New { prompt },
                     images,
                     options,
+                    manner: Manner::AsCodex,
                 };
                 return wish.checked();
             }
@@ -144,6 +156,7 @@ impl Exec {
             what,
             images: images.into_iter().chain(further.images).collect(),
             options,
+            manner: Manner::AsCodex,
         };
         wish.checked()
     }
@@ -205,7 +218,11 @@ fn wrong(message: &str) -> clap::Error {
 const AFTER_HELP: &str = "\
 Standard output is the final message and nothing else, or with --json one event per line; progress
 goes to standard error. Exit code 0: the turn completed. 1: it failed, was interrupted, or was
-refused before it began. 2: wrong usage.
+refused before it began, or standard output could not be written. 2: wrong usage.
+
+As with `codex exec`, a picture that is missing, an answer that does not fit --output-schema and a file
+of -o that cannot be written are warnings, and the exit code is that of the turn. `turnlane run` is
+strict: there each of them is exit code 1, and without its picture nothing is sent.
 
 Without a running daemon the thread is run in this process; either way it is stored in
 $TURNLANE_HOME and can be resumed from any program.

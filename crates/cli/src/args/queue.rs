@@ -3,14 +3,13 @@
 //! The invariant here: a row is always named together with its thread, and a place in a queue by
 //! exactly one flag.
 
-use std::path::PathBuf;
+mod add;
 
 use clap::{ArgGroup, Subcommand};
 
-use super::exec::options::SandboxArg;
+pub(crate) use self::add::QueueAdd;
 use super::reach::Reach;
 use super::shared::{Answer, OneRow, OneThread, Text};
-use crate::shown::time::{When, parse_when};
 
 /// What `turnlane queue` is told.
 #[derive(Debug, clap::Args)]
@@ -32,7 +31,7 @@ it is retried, changed, moved or removed.
 
 Examples:
   turnlane queue add --thread 0198c0de-41 'now the docs'
-  turnlane queue add --new --cd ~/src/app --not-before 8h 'update the dependencies'
+  turnlane queue add --new --cd ~/src/app -s workspace-write -a never --not-before 8h 'update it'
   turnlane queue list                                 every queue with something in it
   turnlane queue list 0198c0de-41
   turnlane queue mv 0198c0de-41 0198c0df-77 --first";
@@ -41,8 +40,9 @@ Examples:
 pub(crate) enum QueueCommand {
     /// Queue a turn, on a thread that exists or on a new one
     ///
-    /// When it returns, the turn is on disk. With --json the answer of `thread/queue/add`.
-    Add(QueueAdd),
+    /// When it returns, the turn is on disk. With --json one object: threadId, queuedTurn (the row, as
+    /// `thread/queue/list` shows it), deduplicated, and for a repeated --key also turnId and state.
+    Add(Box<QueueAdd>),
     /// What waits: of one thread, or of all that have something waiting
     ///
     /// With --json one object for a thread, as `thread/queue/list` shows it, all rows in `data`;
@@ -80,60 +80,6 @@ pub(crate) enum QueueCommand {
     /// A turn that failed holds the queue all the same: see `turnlane queue retry`. With --json the
     /// state of the queue, as `thread/queue/resume` answers.
     Resume(QueueResume),
-}
-
-#[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("where").required(true))]
-pub(crate) struct QueueAdd {
-    /// The thread: its id, the beginning of its id (8 characters or more), or its name
-    #[arg(short, long, value_name = "THREAD", group = "where")]
-    pub(crate) thread: Option<String>,
-
-    /// Make a new thread for it
-    #[arg(long, group = "where")]
-    pub(crate) new: bool,
-
-    /// With --new: the directory to work in (default: here; with --server, that of the server)
-    #[arg(
-        short = 'C',
-        long,
-        alias = "cwd",
-        value_name = "DIR",
-        conflicts_with = "thread"
-    )]
-    pub(crate) cd: Option<PathBuf>,
-
-    /// With --new: what the thread is called
-    #[arg(long, value_name = "NAME", conflicts_with = "thread")]
-    pub(crate) name: Option<String>,
-
-    /// With --new: the model
-    #[arg(short, long, value_name = "MODEL", conflicts_with = "thread")]
-    pub(crate) model: Option<String>,
-
-    /// With --new: where commands may write
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "MODE",
-        conflicts_with = "thread"
-    )]
-    pub(crate) sandbox: Option<SandboxArg>,
-
-    /// Not before: in so long (`30m`, `8h`, `2d`) or at a time (`2026-01-31T07:30:00Z`)
-    #[arg(long, value_name = "TIME", value_parser = parse_when)]
-    pub(crate) not_before: Option<When>,
-
-    /// Repeating the command with the same key queues nothing twice
-    #[arg(long, value_name = "KEY")]
-    pub(crate) key: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) text: Text,
-
-    #[command(flatten)]
-    pub(crate) answer: Answer,
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::exec::{ExecOptions, Wanted, Wish};
+use super::exec::{ExecOptions, Manner, Wanted, Wish};
 
 /// What `turnlane run` is told.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,8 @@ pub(crate) struct RunArgs {
 
 const AFTER_HELP: &str = "\
 What happens is told on standard error, the answer alone is on standard output. Exit code 0: the
-turn completed. 1: it failed, was interrupted, or was refused before it began. 2: wrong usage.
+turn completed. 1: it failed, was interrupted, or was refused before it began, its answer does not fit
+--output-schema, or the answer or the file of -o could not be written. 2: wrong usage.
 
 The thread is stored: `turnlane thread list` shows it, `turnlane exec resume THREAD PROMPT` goes on
 with it, `turnlane queue add --thread THREAD PROMPT` queues more.
@@ -57,6 +58,7 @@ impl RunArgs {
             what: Wanted::New { prompt },
             images,
             options,
+            manner: Manner::Strict,
         };
         wish.checked()
     }

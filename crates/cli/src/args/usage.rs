@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Args;
@@ -24,25 +24,53 @@ impl Args {
 
     /// The arguments of a command line; an error has usage where it is one.
     fn read(line: &[OsString]) -> Result<Self, clap::Error> {
-        Self::try_parse_from(line).map_err(|error| with_usage(error, line))
+        let args = Self::try_parse_from(line).map_err(|error| with_usage(error, line))?;
+        if !args.config.is_empty() && !args.command.takes_settings() {
+            return Err(without_effect(line));
+        }
+        Ok(args)
     }
 }
 
+/// The command that a line names.
+fn command(line: &[OsString]) -> clap::Command {
+    let mut top = Args::command();
+    top.build();
+    // The words before a command may be values; none of ours is called like one.
+    let words = line.iter().skip(1).filter_map(|word| word.to_str());
+    let named = words.fold(&top, |command, word| {
+        command.find_subcommand(word).unwrap_or(command)
+    });
+    named.clone()
+}
+
 fn with_usage(mut error: clap::Error, line: &[OsString]) -> clap::Error {
+    let unknown = error.get(ContextKind::InvalidArg);
+    if let Some(ContextValue::String(unknown)) = unknown
+        && error.kind() == ErrorKind::UnknownArgument
+        && ["-c", "--config"].contains(&unknown.as_str())
+    {
+        return without_effect(line);
+    }
     if error.use_stderr() && error.get(ContextKind::Usage).is_none() {
-        let mut top = Args::command();
-        top.build();
-        // The words before a command may be values; none of ours is called like one.
-        let words = line.iter().skip(1).filter_map(|word| word.to_str());
-        let mut command = words
-            .fold(&top, |command, word| {
-                command.find_subcommand(word).unwrap_or(command)
-            })
-            .clone();
-        let usage = ContextValue::StyledStr(command.render_usage());
+        let usage = ContextValue::StyledStr(command(line).render_usage());
         error.insert(ContextKind::Usage, usage);
     }
     error
+}
+
+/// A setting for a command that runs no turn and serves nobody.
+fn without_effect(line: &[OsString]) -> clap::Error {
+    let mut command = command(line);
+    let name = command.get_bin_name().unwrap_or("turnlane").to_owned();
+    command.error(
+        ErrorKind::ArgumentConflict,
+        format!(
+            "`-c` has no effect on `{name}`: it runs no turn and serves no client\n  \
+             give it to `turnlane serve`, `app-server`, `exec`, `run` or `queue add`, or write it into \
+             $TURNLANE_HOME/config.toml"
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -77,6 +105,41 @@ mod tests {
             assert!(said.starts_with("error: "), "{said}");
             assert_eq!(said.matches("Usage: ").count(), 1, "{said}");
             assert!(said.contains(usage), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_setting_without_effect_is_refused_by_the_name_of_the_command() {
+        for (line, name) in [
+            (&["-c", "a=1", "thread", "list"][..], "turnlane thread list"),
+            (&["thread", "list", "-c", "a=1"], "turnlane thread list"),
+            (&["thread", "list", "--config=a=1"], "turnlane thread list"),
+            (&["-c", "a=1", "queue", "list"], "turnlane queue list"),
+            (&["queue", "-c", "a=1", "list"], "turnlane queue list"),
+            (
+                &["approvals", "list", "-c", "a=1"],
+                "turnlane approvals list",
+            ),
+            (&["-c", "a=1", "demo"], "turnlane demo"),
+            (&["-c", "a=1", "man", "--out", "d"], "turnlane man"),
+        ] {
+            let said = said(&[&["turnlane"], line].concat());
+            let expected = format!("error: `-c` has no effect on `{name}`");
+            assert!(said.starts_with(&expected), "{line:?}: {said}");
+        }
+        for line in [
+            &["-c", "a=1", "serve", "-c", "b=2"][..],
+            &["-c", "a=1", "run", "-c", "b=2", "p"],
+            &["-c", "a=1", "exec", "-c", "b=2", "p"],
+            &["-c", "a=1", "queue", "add", "--new", "-c", "b=2", "p"],
+            &["-c", "a=1", "app-server", "-c", "b=2"],
+            &["-c", "a=1", "exec-server", "-c", "b=2"],
+            &["-c", "a=1", "doctor", "-c", "b=2"],
+        ] {
+            let line = [&["turnlane"], line].concat();
+            let line: Vec<OsString> = line.iter().map(Into::into).collect();
+            let args = Args::read(&line).unwrap();
+            assert_eq!(args.config, ["a=1"], "{line:?}");
         }
     }
 

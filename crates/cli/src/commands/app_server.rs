@@ -39,9 +39,12 @@ async fn serve(
     files: ConfigFiles,
 ) -> anyhow::Result<()> {
     let config = files.current()?;
+    for text in &config.without_effect {
+        tracing::warn!("{text}");
+    }
     // First: whoever reads an address from us may signal at once, and a socket is ours to remove.
     let stop = CancellationToken::new();
-    let signals = signals::stop_by_signals(stop.clone())?;
+    let signals = signals::stop_by_signals(stop.clone(), signals::Hangup::Ends)?;
     let listeners = listening::bind(&urls, home, &config.server, &args.auth).await?;
     let script = args.script.as_deref();
     let assembly = Assembly::start(Kind::AppServer, script, home, codex_home, files).await?;

@@ -41,12 +41,12 @@ use self::last_message::LastMessage;
 use self::output::{Output, Voice};
 use self::prompt::{Source, Stdin};
 use self::refusal::Refused;
-use self::run::End;
+use self::run::{End, Run};
 use self::setup::Setup;
 use self::signals::{Caught, Signals};
 use self::start::{Begun, Started};
 use self::stdout::Stdout;
-use crate::args::{ColorArg, Exec, ExecOptions, Wish};
+use crate::args::{ColorArg, Exec, ExecOptions, Manner, Wish};
 use crate::linked::Linked;
 use crate::shown::{Colour, note, out};
 
@@ -120,6 +120,9 @@ async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
         note(&format!("note: {name} has no effect"));
     }
     let mut setup = Setup::new(wish, before)?;
+    for text in &setup.files.current()?.without_effect {
+        note(&format!("warning: {text}"));
+    }
     let stdin = if io::stdin().is_terminal() {
         Stdin::Terminal
     } else {
@@ -141,6 +144,11 @@ async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
         setup: &setup,
         prompt: prompt.as_deref(),
         file: file.as_ref(),
+        server: if linked.is_daemon() {
+            Place::Daemon
+        } else {
+            Place::Here
+        },
     };
     let finished = asked.run(&linked, signals).await;
     linked.end().await;
@@ -153,6 +161,14 @@ struct Asked<'a> {
     setup: &'a Setup,
     prompt: Option<&'a str>,
     file: Option<&'a LastMessage>,
+    server: Place,
+}
+
+/// Which process runs the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Daemon,
+    Here,
 }
 
 impl Asked<'_> {
@@ -199,22 +215,35 @@ impl Asked<'_> {
         if let (Some(human), Some(usage)) = (output.human(), run.usage()) {
             human.tell(&human.footer(usage));
         }
+        if let (Some(human), End::Failed) = (output.human(), driven.end)
+            && let Some(hint) = run.last_error().and_then(|error| self.key_hint(error))
+        {
+            human.tell(&hint);
+        }
         let message = run.last_message();
+        let mut delivered = Delivered::Whole;
         if driven.end == End::Completed {
             let look = look(io::stdout().is_terminal());
             if let Some(message) = message {
                 output.answer(message, look);
             }
-            self.warn_of_form(message);
+            delivered = self.check_form(&run, message);
             match self.file.map(|file| file.write(message)) {
                 None | Some(Ok(None)) => {}
-                Some(Ok(Some(warning)) | Err(warning)) => note(&warning),
+                Some(Ok(Some(warning))) => note(&warning),
+                Some(Err(failure)) => {
+                    note(&failure);
+                    delivered = Delivered::InPart;
+                }
             }
         }
+        let fault = output.fault();
         let mut caught = match driven.stop {
             Some(Stop::Signal(caught)) => Some(caught),
             Some(Stop::StdoutClosed) => {
-                note("stdout closed by reader; turn interrupted");
+                if fault.get().is_none() {
+                    note("stdout closed by reader; turn interrupted");
+                }
                 None
             }
             None => None,
@@ -224,8 +253,13 @@ impl Asked<'_> {
             () = output.finish(limit) => {}
             late = signals.next() => caught = Some(late),
         }
+        if let Some(error) = fault.get() {
+            note(&format!("Error: cannot write to standard output: {error}"));
+        }
         let completed = driven.end == End::Completed && driven.stop != Some(Stop::StdoutClosed);
-        let code = if completed {
+        let is_strict = self.wish.manner == Manner::Strict;
+        let missed = fault.get().is_some() || is_strict && delivered == Delivered::InPart;
+        let code = if completed && !missed {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -233,18 +267,48 @@ impl Asked<'_> {
         Finished { code, caught }
     }
 
-    /// An answer that has not the form that was asked for is still one.
-    fn warn_of_form(&self, message: Option<&str>) {
+    /// Where a key that the engine missed has to be set: in the environment of who runs the turn.
+    fn key_hint(&self, error: &str) -> Option<String> {
+        let rest = error.strip_prefix("Missing environment variable: `")?;
+        let (variable, _) = rest.split_once('`')?;
+        let keys = self.setup.home.join(crate::assembly::KEYS);
+        let keys = keys.display();
+        Some(match self.server {
+            Place::Daemon => format!(
+                "The daemon lacks {variable}, whatever is set in this shell. Write {variable}=KEY into \
+                 {keys}, or stop the daemon with `turnlane serve stop` and start it where {variable} is \
+                 set.\n"
+            ),
+            Place::Here => {
+                format!("Set {variable} in this shell, or write {variable}=KEY into {keys}.\n")
+            }
+        })
+    }
+
+    /// An answer that has not the form that was asked for is still one, and is warned of once.
+    fn check_form(&self, run: &Run, message: Option<&str>) -> Delivered {
         let Some(schema) = &self.setup.said.schema else {
-            return;
+            return Delivered::Whole;
         };
-        let checked = check_answer(schema, message.unwrap_or_default());
-        if let Err(why) = checked {
+        let Err(why) = check_answer(schema, message.unwrap_or_default()) else {
+            return Delivered::Whole;
+        };
+        let why = why.to_string();
+        // An engine that checks the answer too has said the same.
+        if !run.last_warning().is_some_and(|told| told.ends_with(&why)) {
             note(&format!(
                 "warning: the final message does not fit the output schema: {why}"
             ));
         }
+        Delivered::InPart
     }
+}
+
+/// Whether the caller got what the options ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivered {
+    Whole,
+    InPart,
 }
 
 fn look(terminal: bool) -> Look {

@@ -92,7 +92,7 @@ async fn serve(
     });
     let server = Server::new(service, options);
     let stop = CancellationToken::new();
-    let signals = signals::stop_by_signals(stop.clone())?;
+    let signals = signals::stop_by_signals(stop.clone(), signals::Hangup::Ends)?;
     if on_stdin_close == OnStdinClose::Stop && listener.is_some() {
         tokio::spawn(stop_by_stdin(stop.clone()));
     }

@@ -7,28 +7,45 @@
 //!
 //! What is said on standard error is for people; results have no place here.
 
-pub(super) mod record;
+mod control;
+mod detach;
+mod log_file;
+pub(crate) mod record;
 mod words;
 
 use std::path::Path;
+use std::process::ExitCode;
 
+use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use turnlane_rpc::listen::{ListenError, ListenUrl, Listener};
 use turnlane_server::Door;
 
-use crate::args::Serve;
-use crate::assembly::{Assembly, Kind};
+use crate::args::{Serve, ServeCommand};
+use crate::assembly::{Assembly, Kind, OpenStore};
 use crate::commands::app_server::listening::{bind_one, say};
 use crate::config::{Config, ConfigFiles, Layers};
+use crate::signals::Hangup;
 use crate::{home, runtime, signals};
+use log_file::{LogFile, Terminals};
 use record::Record;
 
 /// Where a daemon listens when nobody says it, besides its own socket.
 const USUAL: &str = "ws://127.0.0.1:0";
 
-pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Some(ServeCommand::Stop(stop)) => return control::stop(stop),
+        Some(ServeCommand::Status(status)) => return control::status(status),
+        None if args.detach => return detach::start(),
+        None => {}
+    }
     let home = home::open()?;
+    if args.detached {
+        // First: from now on no terminal of the starting process can signal this one.
+        rustix::process::setsid().context("cannot leave the session of the terminal")?;
+    }
     let socket = home::socket(&home);
     home::make(&home)
         .and_then(|()| socket.parent().map_or(Ok(()), home::make))
@@ -36,8 +53,13 @@ pub(crate) fn run(args: &Serve, overrides: &[String]) -> anyhow::Result<()> {
     let codex_home = home::codex();
     let layers = Layers::new(&home, codex_home.as_deref(), overrides);
     let files = ConfigFiles::new(layers);
-    let urls = urls(args, &files.current()?.server.listen)?;
-    runtime::block_on(serve(args, &urls, &home, codex_home.as_deref(), files))?
+    let config = files.current()?;
+    for text in &config.without_effect {
+        tracing::warn!("{text}");
+    }
+    let urls = urls(args, &config.server.listen)?;
+    runtime::block_on(serve(args, &urls, &home, codex_home.as_deref(), files))??;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Where to listen besides our own socket.
@@ -69,18 +91,13 @@ async fn serve(
     let config = files.current()?;
     // First: whoever reads an address from us may signal at once, and a socket is ours to remove.
     let stop = CancellationToken::new();
-    let signals = signals::stop_by_signals(stop.clone())?;
+    let signals = signals::stop_by_signals(stop.clone(), hangup(home))?;
+    if args.detached {
+        LogFile::keep_bounded(home);
+    }
     let listeners = bind(args, urls, home, &config).await?;
     let record = Record::write(home, &listeners);
-    for listener in &listeners {
-        say(&format!("listening on {}", listener.bound()))?;
-    }
-    if urls
-        .iter()
-        .any(|url| matches!(url, ListenUrl::WebSocket(_)))
-    {
-        say(&words::token(&args.auth.options(), &home::token(home)))?;
-    }
+    let bound: Vec<_> = listeners.iter().map(Listener::bound).collect();
     let door = Door::closed();
     let mut serving = JoinSet::new();
     for listener in listeners {
@@ -92,11 +109,26 @@ async fn serve(
         endpoint: &endpoint,
     };
     let script = args.script.as_deref();
-    let assembly = Assembly::start(kind, script, home, codex_home, files).await?;
+    let store = OpenStore::open(kind, home)?;
+    // After the database is open: who reads an address may rely on it.
+    for bound in &bound {
+        say(&format!("listening on {bound}"))?;
+    }
+    if urls
+        .iter()
+        .any(|url| matches!(url, ListenUrl::WebSocket(_)))
+    {
+        say(&words::token(&args.auth.options(), &home::token(home)))?;
+    }
+    let assembly = Assembly::start_with(store, kind, script, home, codex_home, files).await?;
     door.open(assembly.server.clone());
     say(&words::ready(&assembly.census().await?))?;
     if let Some(trouble) = assembly.server.trouble() {
         say(trouble)?;
+    }
+    if args.detached {
+        let bound = bound.iter().map(ToString::to_string).collect();
+        detach::tell_ready(bound)?;
     }
     stop.cancelled().await;
     let grace = config.server.shutdown_grace;
@@ -105,6 +137,15 @@ async fn serve(
     while serving.join_next().await.is_some() {}
     drop(record);
     say("stopped")
+}
+
+/// What the end of a terminal means: nothing to a daemon that was started in one.
+fn hangup(home: &Path) -> Hangup {
+    let Some(terminals) = Terminals::of_this_process() else {
+        return Hangup::Stops;
+    };
+    let home = home.to_owned();
+    Hangup::Detaches(Box::new(move || terminals.leave(&home)))
 }
 
 /// Binds our own socket first, which makes us the daemon of this home, and then the others.

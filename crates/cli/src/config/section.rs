@@ -40,6 +40,11 @@ impl<'a> Source<'a> {
         anyhow::anyhow!("{}: {message}", self.place(at))
     }
 
+    /// `FILE:LINE: MESSAGE`, for those who collect warnings.
+    pub(super) fn note(&self, at: usize, message: &str) -> String {
+        format!("{}: {message}", self.place(Some(at)))
+    }
+
     pub(super) fn warn(&self, at: usize, message: &str) {
         tracing::warn!("{}: {message}", self.place(Some(at)));
     }

@@ -60,6 +60,37 @@ const KEYS: [(&str, Kind); 34] = [
     ("tools", Kind::Any),
 ];
 
+/// Keys of Codex that decide something there and nothing here yet, sorted.
+const WITHOUT_EFFECT: [(&str, &str); 9] = [
+    ("agents", "agents of other roles are not supported yet"),
+    ("apps", "apps are not supported yet"),
+    ("mcp_servers", "MCP servers are not started yet"),
+    ("memories", "memories are not kept yet"),
+    ("notify", "no program is told of the end of a turn yet"),
+    ("plugins", "plugins are not supported yet"),
+    ("review_model", "reviews are not supported yet"),
+    ("skills", "skills are not supported yet"),
+    ("web_search", "there is no web search yet"),
+];
+
+/// Why a key of Codex has no effect here; none where it has one, or where nothing is asked for.
+pub(super) fn without_effect(key: &str, value: &DeValue<'_>) -> Option<&'static str> {
+    let (_, why) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == key)?;
+    let asks = match value {
+        DeValue::Table(table) => !table.is_empty(),
+        DeValue::Array(list) => !list.is_empty(),
+        DeValue::String(word) => word.as_ref() != "disabled",
+        DeValue::Boolean(flag) => *flag,
+        _ => true,
+    };
+    asks.then_some(*why)
+}
+
+/// Whether Codex knows the key and it has no effect here.
+pub(super) fn is_without_effect(key: &str) -> bool {
+    WITHOUT_EFFECT.iter().any(|(known, _)| *known == key)
+}
+
 /// Whether a key is shared, or a table for engines.
 pub(super) fn knows(key: &str) -> bool {
     KEYS.iter().any(|(known, _)| *known == key)
@@ -231,6 +262,7 @@ mod tests {
     #[test]
     fn the_keys_are_sorted_and_told_once() {
         assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(WITHOUT_EFFECT.is_sorted_by(|a, b| a.0 < b.0));
     }
 
     #[test]

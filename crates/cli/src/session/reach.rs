@@ -4,6 +4,7 @@
 //! token. A server that was not named is `linked`'s business.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -111,7 +112,22 @@ impl Elsewhere {
 fn in_words(name: &str, shows: Shows, error: &ConnectError) -> anyhow::Error {
     let token = "the token of a daemon is in $TURNLANE_HOME/token on its machine; give it with \
                  --token-file FILE or in TURNLANE_TOKEN";
+    // A server of another user takes the connection and hangs up.
+    if let Some(owner) = other_owner(name)
+        && !matches!(error, ConnectError::Refused { source, .. } if is_nobody(source))
+    {
+        return anyhow!(
+            "{name} serves only the user who owns it (user id {owner}) and refused this user\n  \
+             run the command as that user, or connect to its websocket with a token"
+        );
+    }
     match error {
+        ConnectError::Refused { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            anyhow!(
+                "{name} may not be used: {source}\n  \
+                 run the command as the user who owns that socket and its directory"
+            )
+        }
         ConnectError::Refused { source, .. } if is_nobody(source) => anyhow!(
             "nobody listens at {name}: {source}\n  \
              start a daemon there with `turnlane serve`; `turnlane doctor` on that machine says where \
@@ -138,6 +154,14 @@ fn in_words(name: &str, shows: Shows, error: &ConnectError) -> anyhow::Error {
         ),
         _ => anyhow!("cannot reach {name}: {error}"),
     }
+}
+
+/// The owner of a unix socket that is another user's; none where it is ours, or no socket.
+fn other_owner(name: &str) -> Option<u32> {
+    let path = name.strip_prefix("unix:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let owner = std::fs::metadata(path).ok()?.uid();
+    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
 /// Whether there is nobody at all, rather than somebody who hangs up.

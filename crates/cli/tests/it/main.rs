@@ -18,6 +18,7 @@ mod exec_server;
 mod flows;
 mod home_trust;
 mod interop;
+mod night;
 mod people;
 mod queue;
 mod queue_cli;

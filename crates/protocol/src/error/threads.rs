@@ -326,6 +326,15 @@ impl ErrorObject {
         refused(Reason::IdempotencyConflict, message)
     }
 
+    /// A key that another thread was started with, by other params.
+    pub fn thread_key_conflict(key: &str) -> Self {
+        let message = format!(
+            "idempotencyKey already used for a thread with other settings: {}",
+            quoted(key)
+        );
+        refused(Reason::IdempotencyConflict, message)
+    }
+
     /// A queue that takes no more rows.
     pub fn queue_full(depth_max: u64) -> Self {
         let message = format!("queue cannot contain more than {depth_max} submissions");

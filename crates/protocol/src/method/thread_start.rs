@@ -49,6 +49,9 @@ pub struct ThreadStartParams {
     /// The thread whose binding and waiting turns it takes over; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<String>,
+    /// The same key again makes no second thread: the first one is answered, with `existing`; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
     /// How many turns may wait; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_max_depth: Option<u32>,
@@ -101,7 +104,7 @@ pub struct StartAnswer {
     pub disabled_plugin_ids: Vec<String>,
     /// [`MULTI_AGENT_MODE`]; Codex has other words and shapes.
     pub multi_agent_mode: Option<Value>,
-    /// True when the binding led to a thread that was there before; ours.
+    /// True when the binding or the key led to a thread that was there before; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing: Option<bool>,
     /// Whether its engine could run a turn now; ours.

@@ -12,14 +12,14 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::arrival::{Accepted, Arrival};
 use super::peer::{CHECKS_MAX, PeerFilter};
 use super::refusal_log::{RefusalKind, RefusalLog};
 use super::unadmitted::Unadmitted;
-use super::unix::UnixSocket;
+use super::unix::{LOOK_EVERY, Restored, UnixSocket};
 use super::{
     ConnectionLimit, Counters, HttpResponse, ListenError, Options, Site, Stream, tcp_socket,
 };
@@ -160,7 +160,11 @@ impl Listener {
         shutdown: CancellationToken,
         accepted: impl Fn(Accepted) + Send + Sync + 'static,
     ) {
-        let Self { source, auth, site } = self;
+        let Self {
+            mut source,
+            auth,
+            site,
+        } = self;
         let (site, accepted) = (Arc::new(site), Arc::new(accepted));
         let options = &site.options;
         let unadmitted = Unadmitted::new(options.unadmitted_max, options.unadmitted_time_min);
@@ -168,11 +172,18 @@ impl Listener {
         let summarised = Arc::clone(&site);
         tasks.spawn(async move { summarised.refusals.summarise().await });
         let mut pause = ACCEPT_PAUSE_MIN;
+        let mut look = interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_lost = false;
         loop {
             let arrived = tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(ended) = tasks.join_next() => {
                     report_panic(ended);
+                    continue;
+                }
+                _ = look.tick(), if matches!(source, Source::Unix(_)) => {
+                    source.restore(&mut is_lost);
                     continue;
                 }
                 arrived = source.accept(&unadmitted) => arrived,
@@ -236,6 +247,31 @@ impl Source {
         match self {
             Self::Tcp(listener, _) => Ok(Stream::Tcp(listener.accept().await?.0)),
             Self::Unix(socket) => Ok(Stream::Unix(socket.listener.accept().await?.0)),
+        }
+    }
+
+    /// Makes a deleted socket file again. Says once that it cannot, as `is_lost` remembers.
+    fn restore(&mut self, is_lost: &mut bool) {
+        let Self::Unix(socket) = self else {
+            return;
+        };
+        let path = socket.path().display().to_string();
+        match socket.restore() {
+            Ok(Restored::NotNeeded) => *is_lost = false,
+            Ok(Restored::Again) => {
+                *is_lost = false;
+                tracing::warn!(path, "the socket file was deleted; it was made again");
+            }
+            Ok(Restored::Elsewhere) if !std::mem::replace(is_lost, true) => {
+                tracing::warn!(
+                    path,
+                    "the socket file was deleted, and another server has its name"
+                );
+            }
+            Err(error) if !std::mem::replace(is_lost, true) => {
+                tracing::warn!(path, %error, "the socket file was deleted and cannot be made again");
+            }
+            Ok(Restored::Elsewhere) | Err(_) => {}
         }
     }
 

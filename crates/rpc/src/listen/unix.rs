@@ -10,6 +10,9 @@
 //!   removing it would let two processes hold locks on two files of the same name.
 //! - *A server that knows nothing of the lock is there.* It is asked: a socket on which somebody
 //!   answers is left alone, one that refuses is a leftover of the dead and is replaced.
+//!
+//! And one after the start: *somebody deletes the file.* The listener looks every [`LOOK_EVERY`] and
+//! makes the file again, unless another server has taken its place.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -28,6 +31,8 @@ use crate::private_path::{create_private_dir, folder_of, random_name};
 
 /// Who does not answer in this time is slow, not dead.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
+/// How often a listener looks whether its socket file is there.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// In such a directory, like `/tmp`, others may add files but not replace ours.
 const STICKY: u32 = 0o1000;
@@ -47,7 +52,7 @@ struct SocketFile {
     /// Device and inode: what tells our file from a later one of the same name.
     identity: (u64, u64),
     /// Given back after the file is gone.
-    _lock: File,
+    lock: File,
 }
 
 impl UnixSocket {
@@ -68,24 +73,65 @@ impl UnixSocket {
         let lock = lock(path).map_err(fail)??;
         probe(path).await?;
 
-        let staged = staging.path.join("s");
-        let listener = UnixListener::bind(&staged).map_err(fail)?;
-        fs::set_permissions(&staged, fs::Permissions::from_mode(0o600)).map_err(fail)?;
-        let identity = identity(&staged).map_err(fail)?;
-        fs::rename(&staged, path).map_err(fail)?;
+        let (listener, identity) = staging.place(path).map_err(fail)?;
         Ok(Self {
             listener,
             uid: staging.uid,
             file: SocketFile {
                 path: path.to_owned(),
                 identity,
-                _lock: lock,
+                lock,
             },
         })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.file.path
+    }
+
+    /// Makes the socket file again if it was deleted.
+    pub(super) fn restore(&mut self) -> io::Result<Restored> {
+        let path = self.file.path.clone();
+        match fs::symlink_metadata(&path) {
+            Ok(_) => return Ok(Restored::NotNeeded),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let directory = folder_of(&path);
+        create_private_dir(directory)?;
+        // The lock file may have been deleted too; then its lock says nothing to others.
+        if !self.file.holds_lock() {
+            match lock(&path)? {
+                Ok(lock) => self.file.lock = lock,
+                Err(_) => return Ok(Restored::Elsewhere),
+            }
+        }
+        let staging = Staging::create_in(directory)?;
+        if check_directory(directory, staging.uid)?.is_err() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let (listener, identity) = staging.place(&path)?;
+        self.listener = listener;
+        self.file.identity = identity;
+        Ok(Restored::Again)
+    }
+}
+
+/// What became of a socket file that was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restored {
+    NotNeeded,
+    Again,
+    /// Another server holds the lock of this name.
+    Elsewhere,
+}
+
+impl SocketFile {
+    /// Whether the lock file of our name is the one we hold.
+    fn holds_lock(&self) -> bool {
+        let held = self.lock.metadata();
+        let held = held.map(|metadata| (metadata.dev(), metadata.ino()));
+        matches!((identity(&lock_path(&self.path)), held), (Ok(there), Ok(held)) if there == held)
     }
 }
 
@@ -113,6 +159,16 @@ impl Staging {
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let uid = fs::metadata(&path)?.uid();
         Ok(Self { path, uid })
+    }
+
+    /// Binds a socket in here and moves it to its place.
+    fn place(&self, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+        let staged = self.path.join("s");
+        let listener = UnixListener::bind(&staged)?;
+        fs::set_permissions(&staged, fs::Permissions::from_mode(0o600))?;
+        let identity = identity(&staged)?;
+        fs::rename(&staged, path)?;
+        Ok((listener, identity))
     }
 }
 
@@ -145,15 +201,19 @@ fn check_directory(directory: &Path, uid: u32) -> io::Result<Result<(), ListenEr
     }))
 }
 
-fn lock(path: &Path) -> io::Result<Result<File, ListenError>> {
+fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
+    PathBuf::from(name)
+}
+
+fn lock(path: &Path) -> io::Result<Result<File, ListenError>> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(name)?;
+        .open(lock_path(path))?;
     match file.try_lock() {
         Ok(()) => Ok(Ok(file)),
         Err(TryLockError::WouldBlock) => Ok(Err(ListenError::AlreadyServed {

@@ -12,8 +12,9 @@ use turnlane_protocol::method::thread_start::{METHOD, MULTI_AGENT_MODE};
 use turnlane_protocol::method::{StartAnswer, ThreadStartParams};
 use turnlane_protocol::notification::{ServerNotification, ThreadStarted};
 use turnlane_protocol::thread::{Thread, ThreadEnvironment};
+use turnlane_runtime::store::StoreError;
 use turnlane_runtime::store::thread::ThreadRow;
-use turnlane_runtime::{CreateThread, Life};
+use turnlane_runtime::{CreateThread, Error, Life};
 
 use crate::connection::Connection;
 use crate::errors::{self, About};
@@ -34,6 +35,7 @@ pub(crate) async fn start(
     if params.binding.is_some() || params.supersedes.is_some() {
         return Err(ErrorObject::binding_not_supported());
     }
+    let key = Key::read(&params)?;
     check_environments(&cx, params.environments.as_deref())?;
     let options = &cx.shared().options;
     let engine = params.engine.unwrap_or_else(|| options.defaults.engine());
@@ -51,6 +53,7 @@ pub(crate) async fn start(
         thread_source: params.thread_source,
         service_name: params.service_name,
         environments: params.environments,
+        start_digest: key.as_ref().map(|key| key.digest.clone()),
         ..ThreadFacts::default()
     };
     let mut create = CreateThread::new(engine, settings);
@@ -61,23 +64,85 @@ pub(crate) async fn start(
     if params.ephemeral == Some(true) {
         create.life = Life::Ephemeral;
     }
+    create.id = key.as_ref().map(|key| key.thread);
     let row = options.runtime.create_thread(create).await;
     let about = |thread| About {
         method: METHOD,
         thread,
         missing: MissingThread::NotFound,
     };
-    let row = row.map_err(|error| errors::of(&error, &about(ThreadId::new(0))))?;
+    let (row, origin) = match (row, &key) {
+        (Err(Error::Store(StoreError::ThreadExists(_))), Some(key)) => {
+            (key.find(&cx, &about(key.thread)).await?, Origin::Before)
+        }
+        (row, _) => {
+            let row = row.map_err(|error| errors::of(&error, &about(ThreadId::new(0))))?;
+            (row, Origin::Made)
+        }
+    };
     let about = about(view::thread_id(row.id));
-    begun(&cx, &row, about, Vec::new()).await
+    begun(&cx, &row, about, Vec::new(), origin).await
 }
 
-/// Follows a thread that was just made, answers with it, and tells everybody.
+/// How long a key may be.
+const KEY_BYTES_MAX: usize = 512;
+
+/// A key that names the thread.
+struct Key {
+    text: String,
+    thread: ThreadId,
+    digest: String,
+}
+
+impl Key {
+    /// The key of a start, if it has one.
+    fn read(params: &ThreadStartParams) -> Result<Option<Self>, ErrorObject> {
+        let Some(text) = &params.idempotency_key else {
+            return Ok(None);
+        };
+        if text.is_empty() || text.len() > KEY_BYTES_MAX {
+            let range = format!("idempotencyKey must have 1 to {KEY_BYTES_MAX} bytes");
+            return Err(errors::invalid(range));
+        }
+        if params.ephemeral == Some(true) {
+            let why = "idempotencyKey cannot name an ephemeral thread";
+            return Err(errors::invalid(why.to_owned()));
+        }
+        let content = serde_json::to_vec(params);
+        let content = content.map_err(|error| ErrorObject::internal(error.to_string()))?;
+        Ok(Some(Self {
+            text: text.clone(),
+            thread: turnlane_runtime::thread_of_key(text),
+            digest: turnlane_runtime::digest(&content),
+        }))
+    }
+
+    /// The thread that this key made before; refused where the params were others.
+    async fn find(&self, cx: &Connection, about: &About) -> Result<ThreadRow, ErrorObject> {
+        let row = super::stored(cx, about).await?;
+        let facts: ThreadFacts = view::read(&row.facts, "facts")?;
+        if facts.start_digest.as_ref() == Some(&self.digest) {
+            Ok(row)
+        } else {
+            Err(ErrorObject::thread_key_conflict(&self.text))
+        }
+    }
+}
+
+/// Whether a thread was made by the call that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Made,
+    Before,
+}
+
+/// Follows a thread that was just made or that its key names, answers with it, and tells everybody.
 pub(crate) async fn begun(
     cx: &Arc<Connection>,
     row: &ThreadRow,
     about: About,
     turns: Vec<turnlane_protocol::turn::Turn>,
+    origin: Origin,
 ) -> Result<Then<StartAnswer>, ErrorObject> {
     let thread = about.thread;
     let joined = join(cx, thread, None).await;
@@ -86,10 +151,14 @@ pub(crate) async fn begun(
     let told = Thread::clone(&shown);
     let mut answer = answer(cx, row, shown).await?;
     answer.thread.turns = turns;
+    answer.existing = (origin == Origin::Before).then_some(true);
     let cx = Arc::clone(cx);
     Ok(Then::new(answer, async move {
         if let Join::New(joined) = joined {
             joined.go_on();
+        }
+        if origin == Origin::Before {
+            return;
         }
         let started = ThreadStarted {
             thread: Box::new(told),

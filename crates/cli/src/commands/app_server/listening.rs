@@ -8,7 +8,7 @@ use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener, Options};
 use crate::args::{AppServer, AuthArgs};
 use crate::config::ServerConfig;
 use crate::home;
-use crate::shown::{Colour, out};
+use crate::logging::{self, Weight};
 
 /// The transports that are asked for; standard input and output when none is.
 pub(super) fn urls(args: &AppServer) -> anyhow::Result<Vec<ListenUrl>> {
@@ -83,6 +83,6 @@ pub(in crate::commands) async fn bind_one(
 
 /// A line for people on standard error.
 pub(in crate::commands) fn say(line: &str) -> anyhow::Result<()> {
-    let written = out::try_tell(&format!("{line}\n"), Colour::Off);
+    let written = logging::announce(Weight::Info, line);
     written.context("cannot write to standard error")
 }

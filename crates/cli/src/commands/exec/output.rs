@@ -4,6 +4,8 @@
 //! whoever drives the run takes nothing new while too many wait ([`WAITING_MAX`]).
 
 use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -106,6 +108,11 @@ impl Output {
     /// Cancelled when the reader of standard output has gone.
     pub(super) fn unread(&self) -> CancellationToken {
         self.stdout.unread()
+    }
+
+    /// Why nothing can be written; none where everything was, or where the reader has gone.
+    pub(super) fn fault(&self) -> Arc<OnceLock<io::Error>> {
+        self.stdout.fault()
     }
 
     /// Writes everything that waits, at most for so long.

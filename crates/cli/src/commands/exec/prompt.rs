@@ -101,8 +101,19 @@ impl Source {
         };
         let chars = prompt.chars().count();
         if chars > INPUT_CHARS_MAX {
+            // Standard input is read to a bound, so its real length may not be known.
+            let more = if prompt.len() as u64 >= BYTES_MAX {
+                "more than "
+            } else {
+                ""
+            };
+            let known = if more.is_empty() {
+                chars
+            } else {
+                INPUT_CHARS_MAX
+            };
             return Err(Refused::new(format!(
-                "The prompt has {chars} characters; at most {INPUT_CHARS_MAX} are possible."
+                "The prompt has {more}{known} characters; at most {INPUT_CHARS_MAX} are possible."
             )));
         }
         Ok(Some(prompt))

@@ -77,6 +77,8 @@ pub(super) struct Run {
     gap: bool,
     gone: bool,
     ended: Option<Ending>,
+    /// The last warning.
+    warned: Option<String>,
 }
 
 impl Run {
@@ -95,6 +97,7 @@ impl Run {
             gap: false,
             gone: false,
             ended: None,
+            warned: None,
         }
     }
 
@@ -157,11 +160,22 @@ impl Run {
 
     /// A warning of ours or of the server.
     pub(super) fn warning(&mut self, message: &str) -> Told {
+        self.warned = Some(message.to_owned());
         let body = ItemBody::Error {
             message: message.to_owned(),
         };
         let item = self.line_item(body);
         Told::of(lines::Event::ItemCompleted { item })
+    }
+
+    /// The last warning that was told.
+    pub(super) fn last_warning(&self) -> Option<&str> {
+        self.warned.as_deref()
+    }
+
+    /// The last error, which ended the turn where it failed.
+    pub(super) fn last_error(&self) -> Option<&str> {
+        self.failing.as_deref()
     }
 
     /// What is said of something that the server told.

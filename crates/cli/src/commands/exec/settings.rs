@@ -17,16 +17,8 @@ use turnlane_protocol::method::{
 use turnlane_protocol::policy::{ApprovalPolicy, SandboxPolicy};
 
 use crate::args::ExecOptions;
+use crate::config::KEPT_HERE;
 use crate::defaults;
-
-/// Keys of the command line that stay in this process: they may hold secrets, or a daemon does not
-/// take them from a client.
-const KEPT_HERE: [&str; 4] = [
-    "mcp_servers",
-    "model_providers",
-    "native",
-    "shell_environment_policy",
-];
 
 /// What was said about how to run.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use turnlane_protocol::output_schema::check_schema;
 use super::local;
 use super::refusal::Refused;
 use super::settings::Said;
-use crate::args::{ExecOptions, Wish};
+use crate::args::{ExecOptions, Manner, Wish};
 use crate::config::{self, Config, ConfigFiles, Layers, Unknown};
 use crate::defaults::{self, Trust};
 use crate::home;
@@ -33,6 +33,7 @@ impl Setup {
     pub(super) fn new(wish: &Wish, before: &[String]) -> Result<Self, Refused> {
         let options = &wish.options;
         let mut overrides = overrides(before, options)?;
+        check_pictures(wish)?;
         let cwd = directory(options.cd.as_deref())?;
         let home = home::open()?;
         let codex_home = home::codex();
@@ -121,6 +122,22 @@ fn directory(given: Option<&Path>) -> Result<PathBuf, Refused> {
         return Err(refused("Not a directory"));
     }
     Ok(found)
+}
+
+/// A strict run is refused where a picture is missing: the agent would answer without it.
+fn check_pictures(wish: &Wish) -> Result<(), Refused> {
+    if wish.manner == Manner::AsCodex {
+        return Ok(());
+    }
+    for picture in &wish.images {
+        if let Err(error) = std::fs::metadata(picture) {
+            let picture = picture.display();
+            return Err(Refused::new(format!(
+                "Error: the picture {picture} cannot be read: {error}; nothing was sent"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The configured provider; one that nothing describes is refused.

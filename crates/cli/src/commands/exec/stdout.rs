@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -29,6 +30,7 @@ pub(super) struct Stdout {
     lines: mpsc::Sender<Chunk>,
     unread: CancellationToken,
     done: oneshot::Receiver<()>,
+    fault: Arc<OnceLock<io::Error>>,
 }
 
 impl Stdout {
@@ -45,8 +47,16 @@ impl Stdout {
         let (lines, receiver) = mpsc::channel(LINES_MAX);
         let (finished, done) = oneshot::channel();
         let on_error = unread.clone();
+        let fault = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&fault);
         thread("stdout", move || {
-            write(&file, receiver, &on_error);
+            if let Err(error) = write(&file, receiver) {
+                // A reader that has gone is no fault.
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    let _ = noted.set(error);
+                }
+                on_error.cancel();
+            }
             // Nobody need wait for it.
             let _ = finished.send(());
         })?;
@@ -54,7 +64,13 @@ impl Stdout {
             lines,
             unread,
             done,
+            fault,
         })
+    }
+
+    /// Why nothing can be written, though somebody may read; set before [`Self::unread`] is cancelled.
+    pub(super) fn fault(&self) -> Arc<OnceLock<io::Error>> {
+        Arc::clone(&self.fault)
     }
 
     /// A place for the next line, once there is one; none when the reader has gone.
@@ -81,13 +97,11 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-fn write(file: &File, mut lines: mpsc::Receiver<Chunk>, unread: &CancellationToken) {
+fn write(file: &File, mut lines: mpsc::Receiver<Chunk>) -> io::Result<()> {
     while let Some(line) = lines.blocking_recv() {
-        if line.write_to(file).is_err() {
-            unread.cancel();
-            return;
-        }
+        line.write_to(file)?;
     }
+    Ok(())
 }
 
 /// Notices that the reader of a pipe or socket has gone; files have none, so theirs never does. The

@@ -1,7 +1,13 @@
 //! `turnlane queue add`: one turn more, on disk when the command returns.
 //!
-//! The invariant here: what is asked is read whole before anything is stored, and a thread that was
-//! made for a turn that is then refused is removed again.
+//! The invariant here: the prompt and all settings are read before anything is stored. A thread that
+//! was made for a turn that is then refused is removed again, unless a key names it: another process
+//! with the same key may have queued its turn there meanwhile.
+//!
+//! What becomes of flags is in `settings`; which thread it is, in `thread`.
+
+mod settings;
+mod thread;
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
@@ -11,62 +17,97 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use turnlane_protocol::queue::{QueueState, QueuedTurn};
 
+use self::settings::Settings;
+use self::thread::{Lane, Origin};
 use crate::args::{QueueAdd, Text};
-use crate::session::{Session, find};
+use crate::session::Session;
+use crate::shown::time::utc;
 use crate::shown::{Form, Screen, note, queue};
 
 /// How far away a queued turn may be.
 const NOT_BEFORE_MAX_MS: i64 = 366 * 24 * 60 * 60 * 1_000;
 
-pub(super) async fn run(session: &Session, args: &QueueAdd) -> anyhow::Result<ExitCode> {
+/// Runs the command; `before` are the overrides in front of it.
+pub(super) async fn run(
+    session: &Session,
+    args: &QueueAdd,
+    before: &[String],
+) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
-    let text = read(&args.text)?;
-    let (thread, is_new) = match &args.thread {
-        Some(thread) => (find::thread(session, thread).await?, false),
-        None => (create(session, args).await?, true),
+    let settings = Settings::read(args, before)?;
+    let not_before_ms = match args.not_before {
+        Some(when) => Some(checked(when.at_ms(screen.now_ms), screen.now_ms)?),
+        None => None,
     };
-    let added = append(session, &screen, args, &thread, &text).await;
-    let answer = match added {
-        Err(error) if is_new => {
-            // Nobody would find a thread that holds nothing.
-            let params = json!({"threadId": thread});
-            let _ = session.try_ask::<Value>("thread/delete", &params).await;
+    let text = read(&args.text)?;
+    let lane = thread::choose(session, args, &settings).await?;
+    let row = RowParams {
+        settings: &settings,
+        key: args.key.as_deref(),
+        not_before_ms,
+        text: &text,
+    };
+    let answer = match row.append(session, &lane).await {
+        Err(error) if lane.origin == Origin::Made && args.key.is_none() => {
+            // Lists do not show a thread without a turn, so the user could not remove it.
+            lane.delete(session).await;
             return Err(error);
         }
-        added => added?,
+        answer => answer?,
     };
-    if screen.form == Form::Json {
-        screen.json(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let row: QueuedTurn = serde_json::from_value(answer["queuedTurn"].clone())?;
-    if answer["deduplicated"] == true {
-        let state = answer["state"].as_str().unwrap_or("known");
-        let word = match state {
-            "failedTurn" => "failed",
-            state => state,
-        };
-        screen.print(&format!("was queued before as {}: {word}\n", row.id))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let place = queue::place(&row);
-    screen.print(&format!("queued {} on thread {thread}: {place}\n", row.id))?;
-    next(session, &screen, &thread, &row).await;
+    show(session, &screen, &lane, &answer).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what keeps the row from running, or how to follow it.
-async fn next(session: &Session, screen: &Screen, thread: &str, row: &QueuedTurn) {
-    if let Some(at_ms) = row.not_before_ms {
-        screen.hint(&format!(
-            "it starts {} at the earliest",
-            screen.until(at_ms)
+/// Shows the answer of `thread/queue/add`.
+async fn show(
+    session: &Session,
+    screen: &Screen,
+    lane: &Lane,
+    answer: &Value,
+) -> anyhow::Result<()> {
+    if screen.form == Form::Json {
+        let mut shown = json!({"threadId": lane.thread});
+        // `queuedSubmission` is the same row for clients of another dialect.
+        for key in ["queuedTurn", "deduplicated", "turnId", "state"] {
+            if !answer[key].is_null() {
+                shown[key] = answer[key].clone();
+            }
+        }
+        return screen.json(&shown);
+    }
+    if answer["deduplicated"] == true {
+        let word = match answer["state"].as_str().unwrap_or("known") {
+            "failedTurn" => "failed",
+            state => state,
+        };
+        let row = answer["queuedTurn"]["id"].as_str();
+        let row = row.map_or_else(|| "a turn".to_owned(), str::to_owned);
+        return screen.print(&format!(
+            "was queued before as {row} on thread {}: {word}\n",
+            lane.called
         ));
     }
+    let row: QueuedTurn = serde_json::from_value(answer["queuedTurn"].clone())?;
+    let mut place = queue::place(&row);
+    if let Some(at_ms) = row.not_before_ms.filter(|at_ms| *at_ms > screen.now_ms) {
+        let (when, utc) = (screen.until(at_ms), utc(at_ms.div_euclid(1_000)));
+        place = format!("{place}, and not before {utc} ({when})");
+    }
+    screen.print(&format!(
+        "queued {} on thread {}: {place}\n",
+        row.id, lane.called
+    ))?;
+    next(session, screen, lane).await;
+    Ok(())
+}
+
+/// Says what keeps the row from running, or how to follow it.
+async fn next(session: &Session, screen: &Screen, lane: &Lane) {
     if let Some(text) = session.nobody_runs_it() {
         return screen.hint(&text);
     }
-    let params = json!({"threadId": thread, "limit": 1});
+    let params = json!({"threadId": lane.thread, "limit": 1});
     let state = session
         .try_ask::<QueueState>("thread/queue/list", &params)
         .await;
@@ -76,32 +117,48 @@ async fn next(session: &Session, screen: &Screen, thread: &str, row: &QueuedTurn
                 running: None,
                 ..state
             };
-            screen.hint(queue::state(screen, thread, &state).trim_end());
+            screen.hint(queue::state(screen, &lane.called, &state).trim_end());
         }
         Ok(_) | Err(_) => {
-            screen.hint(&format!("follow it with `turnlane thread tail {thread}`"));
+            screen.hint(&format!(
+                "follow it with `turnlane thread tail {}`",
+                lane.called
+            ));
         }
     }
 }
 
-async fn append(
-    session: &Session,
-    screen: &Screen,
-    args: &QueueAdd,
-    thread: &str,
-    text: &str,
-) -> anyhow::Result<Value> {
-    let input = json!([{"type": "text", "text": text, "text_elements": []}]);
-    let mut params = json!({
-        "threadId": thread, "turnStartParams": {"threadId": thread, "input": input},
-    });
-    if let Some(key) = &args.key {
-        params["idempotencyKey"] = json!(key);
+/// One row to be added.
+struct RowParams<'a> {
+    settings: &'a Settings,
+    key: Option<&'a str>,
+    not_before_ms: Option<i64>,
+    text: &'a str,
+}
+
+impl RowParams<'_> {
+    async fn append(&self, session: &Session, lane: &Lane) -> anyhow::Result<Value> {
+        if let Some(answer) = &lane.answered {
+            return Ok(answer.clone());
+        }
+        let input = json!([{"type": "text", "text": self.text, "text_elements": []}]);
+        let mut turn = self.settings.turn.clone();
+        turn.insert("threadId".to_owned(), json!(lane.thread));
+        turn.insert("input".to_owned(), input);
+        if let Some(cwd) = &lane.turn_cwd {
+            turn.insert("cwd".to_owned(), json!(cwd));
+        }
+        let mut params = self.settings.row.clone();
+        params.insert("threadId".to_owned(), json!(lane.thread));
+        params.insert("turnStartParams".to_owned(), Value::Object(turn));
+        if let Some(key) = self.key {
+            params.insert("idempotencyKey".to_owned(), json!(key));
+        }
+        if let Some(at_ms) = self.not_before_ms {
+            params.insert("notBeforeMs".to_owned(), json!(at_ms));
+        }
+        session.ask("thread/queue/add", Value::Object(params)).await
     }
-    if let Some(when) = args.not_before {
-        params["notBeforeMs"] = json!(checked(when.at_ms(screen.now_ms), screen.now_ms)?);
-    }
-    session.ask("thread/queue/add", params).await
 }
 
 /// A time that a row can wait for.
@@ -113,35 +170,6 @@ fn checked(at_ms: i64, now_ms: i64) -> anyhow::Result<i64> {
         bail!("--not-before is too far away\n  a queued turn waits at most 366 days");
     }
     Ok(at_ms)
-}
-
-async fn create(session: &Session, args: &QueueAdd) -> anyhow::Result<String> {
-    let mut params = json!({});
-    if session.shares_files() {
-        let given = args.cd.as_deref().unwrap_or(Path::new("."));
-        let wrong = || format!("cannot work in {}", given.display());
-        let cwd = session.directory(given).with_context(wrong)?;
-        if !cwd.is_dir() {
-            bail!("cannot work in {}: it is no directory", given.display());
-        }
-        params["cwd"] = json!(cwd);
-    } else if let Some(given) = &args.cd {
-        params["cwd"] = json!(session.directory(given)?);
-    }
-    if let Some(model) = &args.model {
-        params["model"] = json!(model);
-    }
-    if let Some(sandbox) = args.sandbox {
-        params["sandbox"] = json!(sandbox.word());
-    }
-    let answer: Value = session.ask("thread/start", params).await?;
-    let id = answer["thread"]["id"].as_str();
-    let id = id.context("the server made no thread")?.to_owned();
-    if let Some(name) = &args.name {
-        let params = json!({"threadId": id, "name": name});
-        let _: Value = session.ask("thread/name/set", params).await?;
-    }
-    Ok(id)
 }
 
 /// What the agent is asked: the argument, a file, or standard input.

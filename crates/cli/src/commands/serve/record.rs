@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -29,6 +30,9 @@ struct Daemon {
     started_at_ms: i64,
     listen: Vec<String>,
     version: String,
+    /// When the system started the process, which tells it from a later one with the same pid.
+    #[serde(default)]
+    process_started: Option<u64>,
 }
 
 /// The file of a daemon; dropping it removes it, unless it is a successor's by now.
@@ -43,6 +47,71 @@ pub(in crate::commands) struct Other {
     pub(in crate::commands) since_ms: Option<i64>,
     /// Where it listens besides its socket.
     pub(in crate::commands) urls: Vec<String>,
+    pub(in crate::commands) version: Option<String>,
+}
+
+/// Whether a daemon serves a home, and if not, why nothing answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// No process serves it.
+    Absent,
+    /// This process takes connections.
+    Listening(u32),
+    /// This process takes connections and is stopped by a signal, so it answers nothing.
+    Suspended(u32),
+    /// This process was told to stop; its last turns come to their end.
+    Stopping(u32),
+    /// The socket may not be used by this user.
+    Denied,
+}
+
+/// Finds out at once, without asking the daemon itself.
+pub(crate) fn presence(home: &Path) -> Presence {
+    let socket = crate::home::socket(home);
+    match std::os::unix::net::UnixStream::connect(socket) {
+        Ok(stream) => match socket_peercred(&stream) {
+            Ok(peer) => {
+                let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
+                match look(pid) {
+                    Some(process) if process.is_stopped => Presence::Suspended(pid),
+                    Some(_) | None => Presence::Listening(pid),
+                }
+            }
+            Err(_) => Presence::Absent,
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Presence::Denied,
+        Err(_) => {
+            let daemon = read(home);
+            let stopping = daemon.filter(|daemon| {
+                let process = look(daemon.pid);
+                process.is_some_and(|process| Some(process.started) == daemon.process_started)
+            });
+            stopping.map_or(Presence::Absent, |daemon| Presence::Stopping(daemon.pid))
+        }
+    }
+}
+
+/// What the system says about a process.
+struct Process {
+    started: u64,
+    is_stopped: bool,
+}
+
+/// Looks at a process that lives.
+fn look(pid: u32) -> Option<Process> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; behind it are state, and 19 fields later the start.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    Some(Process {
+        started,
+        is_stopped: matches!(state, "T" | "t"),
+    })
 }
 
 fn path(home: &Path) -> PathBuf {
@@ -61,6 +130,7 @@ impl Record {
                 .map(|listener| listener.bound().to_string())
                 .collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            process_started: look(std::process::id()).map(|process| process.started),
         };
         let path = path(home);
         let new = path.with_extension("new");
@@ -112,6 +182,7 @@ pub(in crate::commands) async fn other(home: &Path, socket: &Path) -> Other {
         Ok(daemon) => Other {
             pid: Some(daemon.pid),
             since_ms: Some(daemon.started_at_ms),
+            version: Some(daemon.version),
             urls: daemon
                 .listen
                 .into_iter()

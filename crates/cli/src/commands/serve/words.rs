@@ -74,7 +74,7 @@ pub(super) fn served(socket: &Path, other: &Other) -> String {
     let places = places.join(" and ");
     format!(
         "process {pid} serves this home since {since}, on {places}; \
-         commands use it by themselves, `kill {pid}` stops it"
+         commands use it by themselves, `turnlane serve stop` stops it"
     )
 }
 

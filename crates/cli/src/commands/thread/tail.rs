@@ -193,7 +193,10 @@ impl Tail<'_> {
         if summary.depth == 0 {
             return Ok(Some(ExitCode::SUCCESS));
         }
-        if summary.paused.is_none() && summary.blocked.is_none() {
+        // A wait with an end goes on by itself; one without needs a person.
+        let waiting = summary.waiting.as_ref();
+        let waits = waiting.is_some_and(|waiting| waiting.until_ms.is_none());
+        if summary.paused.is_none() && summary.blocked.is_none() && !waits {
             return Ok(None);
         }
         if self.live.screen.form == Form::People {

@@ -197,7 +197,8 @@ impl Actor {
                 turn_id: turn.id,
             }));
         }
-        self.tell_said(ServerNotification::TurnCompleted(TurnCompleted {
+        // Watchers as well: they log and count what ended, whether or not a client follows.
+        self.tell_all(ServerNotification::TurnCompleted(TurnCompleted {
             thread_id,
             turn: Box::new(turn),
             output_valid: None,
