@@ -53,6 +53,15 @@ fn part(part: &Value) -> String {
     }
 }
 
+/// The text as one word of a shell.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+,@%".contains(char);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// `1 turn`, `2 turns`.
 pub(crate) fn counted(count: usize, one: &str) -> String {
     let end = if count == 1 { "" } else { "s" };

@@ -125,6 +125,15 @@ pub(in crate::commands) async fn other(home: &Path, socket: &Path) -> Other {
     }
 }
 
+/// The process that the record names, if it still lives and is of this program.
+pub(in crate::commands) fn alive(home: &Path) -> Option<u32> {
+    let pid = read(home)?.pid;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    // The number may belong to another program by now.
+    let own = fs::read_to_string("/proc/self/comm").ok()?;
+    (name == own).then_some(pid)
+}
+
 fn read(home: &Path) -> Option<Daemon> {
     let text = fs::read(path(home)).ok()?;
     serde_json::from_slice(&text).ok()
