@@ -64,6 +64,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
+        Command::Status(options) => return commands::status::run(&options, &args.config),
         Command::Thread(options) => return commands::thread::run(options, &args.config),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
         Command::Approvals(options) => return commands::approvals::run(options, &args.config),

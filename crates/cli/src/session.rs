@@ -10,8 +10,10 @@
 
 pub(crate) mod find;
 mod reach;
-mod refused;
+pub(crate) mod refused;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ use crate::assembly::{Assembly, Kind};
 use crate::config::{ConfigFiles, Layers};
 use crate::home;
 use crate::linked::Linked;
+use crate::shown::ids::short;
 use reach::Elsewhere;
 
 /// What commands of people are called.
@@ -48,6 +51,8 @@ pub(crate) enum Needs {
 pub(crate) struct Session {
     linked: Linked,
     place: Place,
+    /// What the person typed for an id, so that messages repeat it instead of the id.
+    typed: RefCell<HashMap<String, String>>,
 }
 
 /// Whose threads these are.
@@ -87,18 +92,43 @@ where
 }
 
 impl Session {
+    fn new(linked: Linked, place: Place) -> Self {
+        Self {
+            linked,
+            place,
+            typed: RefCell::default(),
+        }
+    }
+
+    /// The word by which a message names this id: what the person typed, else its short form.
+    pub(crate) fn word(&self, id: &str) -> String {
+        let typed = self.typed.borrow().get(id).cloned();
+        typed.unwrap_or_else(|| short(id))
+    }
+
+    fn remember(&self, id: &str, word: &str) {
+        let mut typed = self.typed.borrow_mut();
+        typed.insert(id.to_owned(), word.to_owned());
+    }
+
+    /// The home whose threads these are; none where a server was named.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Home(home) => Some(home),
+            Place::Elsewhere => None,
+        }
+    }
+
     async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
         if let Some(elsewhere) = Elsewhere::named(reach)? {
             let linked = elsewhere.link(builder()).await?;
-            let place = Place::Elsewhere;
-            return Ok(Self { linked, place });
+            return Ok(Self::new(linked, Place::Elsewhere));
         }
         let home = home::open()?;
         let codex_home = home::codex();
         let layers = Layers::new(&home, codex_home.as_deref(), before);
         if let Some(linked) = Linked::daemon(&home, builder()).await {
-            let place = Place::Home(home);
-            return Ok(Self { linked, place });
+            return Ok(Self::new(linked, Place::Home(home)));
         }
         if needs == Needs::Daemon && UnixStream::connect(home::socket(&home)).is_ok() {
             bail!(
@@ -120,8 +150,7 @@ impl Session {
         let assembly =
             Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
-        let place = Place::Home(home);
-        Ok(Self { linked, place })
+        Ok(Self::new(linked, Place::Home(home)))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -131,6 +160,16 @@ impl Session {
     /// A line for those whose work waits: none where a daemon runs it.
     pub(crate) fn nobody_runs_it(&self) -> Option<String> {
         match &self.place {
+            // Its socket takes connections while the process is stopped or hangs.
+            Place::Home(home)
+                if !self.linked.is_daemon() && UnixStream::connect(home::socket(home)).is_ok() =>
+            {
+                Some(format!(
+                    "the daemon of {} does not answer: what waits runs when it goes on; `turnlane \
+                     doctor` says what to do",
+                    home.display()
+                ))
+            }
             Place::Home(home) if !self.linked.is_daemon() => Some(format!(
                 "no daemon runs in {}: it waits until `turnlane serve` does",
                 home.display()
@@ -182,7 +221,7 @@ impl Session {
         params: Value,
     ) -> anyhow::Result<R> {
         let answer = self.try_ask(method, &params).await;
-        answer.map_err(|error| refused::in_words(error, &params))
+        answer.map_err(|error| refused::in_words(error, &params, &|id| self.word(id)))
     }
 
     /// The entries of a list, page by page, at most so many. Whether there are more.

@@ -125,6 +125,12 @@ pub(in crate::commands) async fn other(home: &Path, socket: &Path) -> Other {
     }
 }
 
+/// Where the daemon with this pid listens, its socket first; empty where it left no record.
+pub(in crate::commands) fn listening(home: &Path, pid: u32) -> Vec<String> {
+    let daemon = read(home).filter(|daemon| daemon.pid == pid);
+    daemon.map(|daemon| daemon.listen).unwrap_or_default()
+}
+
 /// The process that the record names, if it still lives and is of this program.
 pub(in crate::commands) fn alive(home: &Path) -> Option<u32> {
     let pid = read(home)?.pid;
