@@ -114,11 +114,15 @@ fn counts(status: &Status, idle: usize) -> String {
         let count = of_kind(status, urgency).len();
         (count > 0).then(|| format!("{count} {word}"))
     };
+    let asks = match of_kind(status, Urgency::Asks).len() {
+        1 => "needs approval",
+        _ => "need approval",
+    };
     let mut parts: Vec<String> = [
-        count(Urgency::Asks, "need approval"),
+        count(Urgency::Asks, asks),
         count(Urgency::Held, "held"),
         count(Urgency::Running, "running"),
-        count(Urgency::Waits, "start by themselves"),
+        count(Urgency::Waits, "waiting for a time"),
         count(Urgency::Queued, "queued"),
     ]
     .into_iter()

@@ -119,8 +119,8 @@ pub(in crate::commands) fn questions(screen: &Screen, open: &[Value]) -> String 
         let id = short(approval["approvalId"].as_str().unwrap_or_default());
         let title = screen.paint(Ink::Yellow, "needs approval");
         format!(
-            "{title}  {}\n         try: turnlane approvals show {id}, then accept {id} or decline \
-             {id}\n",
+            "{title}  {}\n         try: turnlane approvals accept {id}, or: turnlane approvals \
+             decline {id}\n",
             about(approval)
         )
     };
