@@ -71,13 +71,7 @@ pub(crate) fn plain(message: &str) -> String {
         }
         text = rest;
     }
-    if let Some((front, code)) = text.rsplit_once(" (code ")
-        && code
-            .strip_suffix(')')
-            .is_some_and(|code| code.parse::<i64>().is_ok())
-    {
-        text = front;
-    }
+    let text = without_code(text);
     if let Some(id) = text.strip_prefix("no rollout found for thread id ") {
         return format!("there is no thread {id}; `turnlane thread list` shows those there are");
     }
@@ -91,6 +85,17 @@ pub(crate) fn plain(message: &str) -> String {
             "there is no engine `{engine}`; there are `native`, and `scripted` on a server that was \
              started with --script"
         );
+    }
+    text
+}
+
+/// The text without ` (code -32600)`, wherever it stands.
+fn without_code(text: &str) -> String {
+    if let Some((front, rest)) = text.rsplit_once(" (code ")
+        && let Some((code, behind)) = rest.split_once(')')
+        && code.parse::<i64>().is_ok()
+    {
+        return format!("{front}{behind}");
     }
     text.to_owned()
 }
@@ -298,6 +303,10 @@ mod tests {
             (
                 "thread/resume failed: no rollout found for thread id t",
                 "there is no thread t; `turnlane thread list` shows those there are",
+            ),
+            (
+                "thread/start: thread/start failed: store is full (code -32603); free some space",
+                "store is full; free some space",
             ),
             ("a/b c: it stays (code x)", "a/b c: it stays (code x)"),
             ("plain: text", "plain: text"),

@@ -139,9 +139,9 @@ pub(crate) fn rows(screen: &Screen, rows: &[QueuedTurn], queue: &Shown<'_>) -> S
     let columns = [
         Column::whole("#"),
         Column::whole("ROW"),
-        Column::whole("WAITS FOR"),
+        Column::cut("WAITS FOR", 12),
         Column::whole("ADDED").leaves(1),
-        Column::cut("PROMPT", 16),
+        Column::cut("PROMPT", 10),
     ];
     table(screen, &columns, rows)
 }
@@ -152,7 +152,10 @@ fn waits_for(screen: &Screen, row: &QueuedTurn, queue: &Shown<'_>) -> Cell {
     if let QueuedTurnStatus::Failed { .. } = row.status {
         return Cell::inked("failed", Ink::Red);
     }
-    if let Some(at_ms) = row.not_before_ms.filter(|at_ms| *at_ms > screen.now_ms) {
+    // A provider's limit sets the time of the row too; that it is one says more.
+    let is_limited = row.position == 0 && summary.waiting.is_some();
+    let later = row.not_before_ms.filter(|at_ms| *at_ms > screen.now_ms);
+    if let Some(at_ms) = later.filter(|_| !is_limited) {
         return Cell::inked(&not_before(screen.now_ms, at_ms), Ink::Yellow);
     }
     if row.position > 0 {

@@ -116,7 +116,7 @@ async fn a_wait_for_a_provider_is_shown_and_can_be_ended() {
         "{story}"
     );
     assert!(
-        story.contains("         try: turnlane queue resume <id 1>\n"),
+        story.contains("         try: turnlane queue resume docs\n"),
         "{story}"
     );
 }
@@ -293,9 +293,9 @@ async fn a_row_says_what_it_waits_for() {
 #[tokio::test]
 async fn waiting_for_a_row_ends_with_its_turn() {
     let person = Person::new();
-    let (_, row) = person.queued("docs", "hello").await;
+    person.queued("alone", "hello").await;
     // Nothing would ever run it.
-    let alone = crate::run(person.spec(&["queue", "wait", "docs", "1"])).await;
+    let alone = crate::run(person.spec(&["queue", "wait", "alone", "1"])).await;
     assert_eq!(alone.status.code(), Some(1));
     assert!(
         alone.stderr_tail.contains("no daemon runs in "),
@@ -304,13 +304,11 @@ async fn waiting_for_a_row_ends_with_its_turn() {
     );
 
     let _daemon = person.daemon().await;
+    let (_, row) = person.queued("docs", "hello").await;
     let (thread, hanging) = person.queued("long", "hang on").await;
     person.until_running(&thread).await;
     let failing = person.adds("long", "refuse it").await;
     let wait = crate::people::Following::new(person.spec(&["queue", "wait", "long", "1"]));
-    // A daemon that serves its clients runs a row when it is told to, or when its lane is free.
-    let started = person.json(&["queue", "start", "docs"]).await;
-    assert!(started[0]["turnId"].is_string(), "{started:?}");
     let done = person.json(&["queue", "wait", "docs", &row]).await;
     assert_eq!(done[0]["status"], "completed", "{done:?}");
     // Also when it has ended, and by its short id.

@@ -165,8 +165,8 @@ async fn leaving_a_tail_stops_nothing() {
     tail.interrupt();
     let (code, _, stderr) = tail.end().await;
     assert_eq!(code, Some(130), "{stderr}");
-    let left = format!("left; the turn goes on. Stop it with `turnlane thread stop {thread}`");
-    assert!(stderr.contains(&left), "{stderr}");
+    let left = "left; the turn goes on. Stop it with `turnlane thread stop docs`";
+    assert!(stderr.contains(left), "{stderr}");
     assert!(!person.queue(&thread).await["running"].is_null());
 
     let stopped = person.json(&["thread", "stop", "docs"]).await.remove(0);

@@ -17,6 +17,7 @@ use crate::shown::ids::shorts;
 use crate::shown::queue::{Runner, Shown};
 use crate::shown::state::{self, Asked};
 use crate::shown::table::{Cell, Column, table};
+use crate::shown::text::of_input;
 use crate::shown::{Form, Ink, Screen, queue};
 
 pub(super) async fn run(session: &Session, args: &QueueList) -> anyhow::Result<ExitCode> {
@@ -117,8 +118,12 @@ async fn all(session: &Session, screen: &Screen, max: Option<usize>) -> anyhow::
             continue;
         };
         let mut state = state::of_thread(screen, &thread, is_asking(&asking, &thread));
+        let mut about = thread.preview.clone();
         if let Some(head) = head(session, &thread).await {
             state = state::of_head(screen, state, &head);
+            if about.is_empty() {
+                about = of_input(&head.input);
+            }
         }
         let summary = thread.queue.as_ref();
         rows.push(vec![
@@ -126,7 +131,7 @@ async fn all(session: &Session, screen: &Screen, max: Option<usize>) -> anyhow::
             summary.map_or_else(|| Cell::new(""), queue::brief),
             state.cell(),
             Cell::new(thread.name.as_deref().unwrap_or_default()),
-            Cell::inked(&thread.preview, Ink::Dim),
+            Cell::inked(&about, Ink::Dim),
         ]);
     }
     let columns = [

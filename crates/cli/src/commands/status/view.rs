@@ -59,7 +59,7 @@ pub(super) fn text(screen: &Screen, status: &Status) -> String {
         for (line, next) in shown.lines().zip(std::iter::once(None).chain(next)) {
             let _ = writeln!(text, "{line}");
             if let Some(next) = next {
-                let _ = writeln!(text, "          {next}");
+                let _ = writeln!(text, "  {next}");
             }
         }
         if lanes.len() > max {
@@ -72,8 +72,8 @@ pub(super) fn text(screen: &Screen, status: &Status) -> String {
 const COLUMNS: [Column; 4] = [
     Column::whole("THREAD"),
     Column::whole("STATE"),
-    Column::cut("NAME", 12),
-    Column::cut("WHAT", 16),
+    Column::cut("NAME", 8),
+    Column::cut("WHAT", 10).leaves(1),
 ];
 
 fn of_kind(status: &Status, urgency: Urgency) -> Vec<&Lane> {
@@ -212,8 +212,8 @@ fn failures(screen: &Screen, day: &LastDay) -> String {
     let columns = [
         Column::whole("THREAD"),
         Column::whole("STATE"),
-        Column::cut("NAME", 12),
-        Column::cut("WHY", 24),
+        Column::cut("NAME", 8),
+        Column::cut("WHY", 10).leaves(1),
     ];
     let rows = day.failures.iter().take(FAILURES_MAX).map(row).collect();
     let title = screen.paint(Ink::Bold, "Did not complete in the last 24 hours");

@@ -122,7 +122,8 @@ async fn row(
     let mut state = state::of_thread(screen, &thread, is_asking(asking, &thread));
     let mut about = thread.preview.clone();
     // What waits, and for which time, stands in the queue.
-    if state.urgency == Urgency::Queued
+    let waits = summary.is_some_and(|queue| queue.depth > 0);
+    if (state.urgency == Urgency::Queued || (waits && about.is_empty()))
         && let Some(head) = head(session, &thread).await
     {
         state = state::of_head(screen, state, &head);

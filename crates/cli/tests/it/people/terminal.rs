@@ -197,7 +197,7 @@ async fn lists_fit_every_terminal_and_keep_what_matters() {
     let daemon = person.daemon().await;
     let (asking, _) = person.queued("nightly", "clean up").await;
     person.asked().await;
-    let long = "a name of very many words ".repeat(120);
+    let long = "a name of many words ".repeat(40);
     person.queued(long.trim(), &"x ".repeat(500)).await;
     person.queued("docs", "hang on").await;
     person.until_running("docs").await;
