@@ -11,6 +11,7 @@ mod reach;
 mod run;
 mod serve;
 mod shared;
+mod status;
 mod thread;
 mod tools;
 mod usage;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use app_server::{AppServer, AppServerCommand, GenerateJsonSchema};
 pub(crate) use approvals::{
     ApprovalsAccept, ApprovalsArgs, ApprovalsCommand, ApprovalsDecline, ApprovalsList,
+    ApprovalsShow,
 };
 pub(crate) use auth::AuthArgs;
 pub(crate) use demo::Demo;
@@ -27,12 +29,13 @@ pub(crate) use exec::{ColorArg, Exec, ExecOptions, Manner, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
-    QueueRetry, QueueRm, QueueStart,
+    QueueRetry, QueueRm, QueueStart, QueueWait,
 };
 pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{Serve, ServeCommand, ServeStatus, ServeStop};
 pub(crate) use shared::{Answer, Text};
+pub(crate) use status::StatusArgs;
 pub(crate) use thread::{
     SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
     ThreadShow, ThreadStop, ThreadTail,
@@ -63,6 +66,7 @@ Examples:
   turnlane run 'what does this repository do?'            one turn, here and now
   turnlane serve                                          the daemon: clients come and go, turns run
   turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
+  turnlane status                                         what needs you, and how the night went
   turnlane thread list                                    what there is
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what is the matter, if something is
@@ -73,7 +77,8 @@ Environment:
   TURNLANE_HOME  our folder: config.toml, tokens, the database (default ~/.turnlane)
   CODEX_HOME     Codex's folder, whose config.toml is read below ours (default ~/.codex)
   TURNLANE_SERVER, TURNLANE_TOKEN
-                 a server elsewhere and its token, for `thread`, `queue` and `approvals`
+                 a server elsewhere and its token, for `status`, `thread`, `queue` and
+                 `approvals`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE
                  colours, as in other programs
   RUST_LOG       what to log on standard error: error, warn (default), info (default of `serve`),
@@ -94,13 +99,18 @@ pub(crate) enum Command {
     /// Run one turn and look on: what happens on standard error, the answer on standard output
     Run(Box<RunArgs>),
 
+    /// One screen: the daemon, what needs you, what runs, what waits, and how the last day went
+    ///
+    /// Works with and without a daemon. With --json one object.
+    Status(StatusArgs),
+
     /// Threads: list, show, follow, stop, copy, put away, delete
     Thread(ThreadArgs),
 
     /// Queued turns: add, list, change, move, start, retry, hold
     Queue(Box<QueueArgs>),
 
-    /// What agents ask before they do it: list, accept, decline
+    /// What agents ask before they do it: list, show, accept, decline
     Approvals(ApprovalsArgs),
 
     /// Run one turn without a person: a prompt in, the answer out
@@ -132,12 +142,12 @@ pub(crate) enum Command {
     /// this server dies.
     ExecServer(Box<ExecServer>),
 
-    /// What is the matter: our folder, its database and daemon, the settings, this machine
+    /// Check the installation: home directory, database, daemon, configuration, provider, sandbox
     ///
     /// Everything is tried, nothing is guessed from versions, nothing is changed. The database is read
-    /// whole and checked. Exit code 0 when nothing is broken: the folder can be written to, the
-    /// database is sound, the settings can be read, commands can be contained with all their
-    /// descendants and sandboxes can be enforced completely. Else 1, and what to do is said.
+    /// whole and its write lock is tried; a daemon that runs is asked. Each finding is `ok`, `fine`
+    /// (absent, and nothing needs it) or `fix this` with what to type. Exit code 0: a turn could run in
+    /// this directory and nothing has to be fixed. Else 1.
     Doctor(Doctor),
 
     /// Write a script that lets a shell complete our commands and flags

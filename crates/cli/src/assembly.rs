@@ -15,6 +15,8 @@ use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
 use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_process::ProcessService;
+use turnlane_protocol::method::TurnStartParams;
+use turnlane_protocol::method::thread_start::EngineStatus;
 use turnlane_protocol::policy::BuiltinProfile;
 use turnlane_runtime::{
     AfterInterrupt, CallerRights, Clock, Drain, Runtime, Settings, SystemClock, this_worker,
@@ -221,6 +223,39 @@ impl Assembly {
     }
 }
 
+/// Whether the native engine could run a turn in `cwd`, in this process and with this configuration.
+///
+/// Tries what a turn needs before it begins: directory, provider, key and sandbox. It neither opens the
+/// store nor writes to the home.
+pub(crate) async fn check_turn(
+    home: &Path,
+    codex_home: Option<&Path>,
+    files: ConfigFiles,
+    cwd: &Path,
+) -> anyhow::Result<EngineStatus> {
+    let config = files.current()?;
+    let settings = defaults::settings(&config, cwd)?;
+    let service = ProcessService::start(turnlane_process::Options {
+        containment: config.exec_server.containment,
+        cgroup_root: config.exec_server.cgroup_root.clone(),
+        begin: turnlane_process::Begin::WhenNeeded,
+        hidden: home::hidden(home, codex_home),
+        local_sockets: config.server.local_sockets,
+        key_variables: key_variables(&config.shared),
+        ..turnlane_process::Options::default()
+    })?;
+    let configured = Arc::new(Configured {
+        files,
+        home: home.to_owned(),
+        engine: None,
+    });
+    let native = native(&service, &configured, codex_home);
+    let settings = settings.for_turn(&TurnStartParams::default(), None);
+    let status = native.check(&settings).await;
+    service.stop().await;
+    Ok(status)
+}
+
 /// The variables that the key of the configured provider comes from. A provider that cannot be read
 /// fails its turns.
 fn key_variables(shared: &Map<String, Value>) -> Vec<String> {
@@ -313,26 +348,29 @@ impl ConfigSource for Configured {
 }
 
 impl Configured {
-    /// Whether the configured provider has its key.
-    fn key(&self, shared: &Map<String, Value>) -> Key {
+    /// Whether the configured provider has its key, and where it is looked for.
+    fn key(&self, shared: &Map<String, Value>) -> (Key, Vec<String>) {
         let id = shared.get("model_provider").and_then(Value::as_str);
         let id = id.unwrap_or(defaults::PROVIDER);
         let provider = Provider::read(id, shared, &Map::new());
         let keys = KeyFile::read(&self.home.join(KEYS));
         let (Ok(provider), Ok(keys)) = (provider, keys) else {
-            return Key::Absent;
+            return (Key::Absent, Vec::new());
         };
         let variables = |name: &str| std::env::var(name).ok();
         let environment = Environment {
             variables: &variables,
             keys: &keys,
         };
-        let mut names = provider.key_variables.iter();
-        if names.any(|name| environment.get(name).is_some()) {
+        let names = provider.key_variables;
+        let key = if names.is_empty() {
+            Key::NotNeeded
+        } else if names.iter().any(|name| environment.get(name).is_some()) {
             Key::Present
         } else {
             Key::Absent
-        }
+        };
+        (key, names)
     }
 }
 
@@ -430,6 +468,7 @@ impl Defaults for Answers {
             let given = shared.get(key).and_then(Value::as_str);
             given.unwrap_or(default).to_owned()
         };
+        let (key, key_variables) = self.configured.key(&shared);
         Facts {
             model: text("model", defaults::MODEL),
             provider: text("model_provider", defaults::PROVIDER),
@@ -437,7 +476,8 @@ impl Defaults for Answers {
                 .get("model_reasoning_effort")
                 .and_then(Value::as_str)
                 .map(str::to_owned),
-            key: self.configured.key(&shared),
+            key,
+            key_variables,
             config: shared,
             ..Facts::default()
         }

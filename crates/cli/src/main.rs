@@ -66,6 +66,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
         // The arguments refuse settings that could have no effect, here and below.
+        Command::Status(options) => return commands::status::run(&options, &[]),
         Command::Thread(options) => return commands::thread::run(options, &[]),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
         Command::Approvals(options) => return commands::approvals::run(options, &[]),

@@ -10,8 +10,10 @@
 
 pub(crate) mod find;
 mod reach;
-mod refused;
+pub(crate) mod refused;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::commands::serve::record::{self, Presence};
 use crate::config::{ConfigFiles, Layers};
 use crate::home;
 use crate::linked::Linked;
+use crate::shown::ids::short;
 use reach::Elsewhere;
 
 /// What commands of people are called.
@@ -51,6 +54,8 @@ pub(crate) struct Session {
     place: Place,
     /// What was found where the daemon should be, for a session without one.
     presence: Presence,
+    /// What the person typed for an id, so that messages repeat it instead of the id.
+    typed: RefCell<HashMap<String, String>>,
 }
 
 /// Whose threads these are.
@@ -90,24 +95,44 @@ where
 }
 
 impl Session {
+    fn new(linked: Linked, place: Place, presence: Presence) -> Self {
+        Self {
+            linked,
+            place,
+            presence,
+            typed: RefCell::default(),
+        }
+    }
+
+    /// The word by which a message names this id: what the person typed, else its short form.
+    pub(crate) fn word(&self, id: &str) -> String {
+        let typed = self.typed.borrow().get(id).cloned();
+        typed.unwrap_or_else(|| short(id))
+    }
+
+    fn remember(&self, id: &str, word: &str) {
+        let mut typed = self.typed.borrow_mut();
+        typed.insert(id.to_owned(), word.to_owned());
+    }
+
+    /// The home whose threads these are; none where a server was named.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Home(home) => Some(home),
+            Place::Elsewhere => None,
+        }
+    }
+
     async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
         if let Some(elsewhere) = Elsewhere::named(reach)? {
             let linked = elsewhere.link(builder()).await?;
-            return Ok(Self {
-                linked,
-                place: Place::Elsewhere,
-                presence: Presence::Absent,
-            });
+            return Ok(Self::new(linked, Place::Elsewhere, Presence::Absent));
         }
         let home = home::open()?;
         let codex_home = home::codex();
         let layers = Layers::new(&home, codex_home.as_deref(), before);
         if let Some(linked) = Linked::daemon(&home, builder()).await {
-            return Ok(Self {
-                linked,
-                place: Place::Home(home),
-                presence: Presence::Absent,
-            });
+            return Ok(Self::new(linked, Place::Home(home), Presence::Absent));
         }
         let presence = record::presence(&home);
         if needs == Needs::Daemon {
@@ -118,11 +143,7 @@ impl Session {
         let assembly =
             Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
-        Ok(Self {
-            linked,
-            place: Place::Home(home),
-            presence,
-        })
+        Ok(Self::new(linked, Place::Home(home), presence))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -139,7 +160,7 @@ impl Session {
 
     /// The refusal of a call with these params, in words and with the next step.
     pub(crate) fn refusal(&self, error: CallError, params: &Value) -> anyhow::Error {
-        refused::in_words(error, params)
+        refused::in_words(error, params, &|id| self.word(id))
     }
 
     /// How long the server remembers the key of an ended turn; `usual` where its settings are not ours

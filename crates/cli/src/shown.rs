@@ -6,9 +6,11 @@
 //!
 //! What is shown is each command's business.
 
+pub(crate) mod ids;
 pub(crate) mod item;
 pub(crate) mod out;
 pub(crate) mod queue;
+pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
@@ -91,6 +93,17 @@ impl Screen {
         }
     }
 
+    /// A screen of no terminal at the beginning of time.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self {
+            form: Form::People,
+            colour: Colour::Off,
+            width: None,
+            now_ms: 0,
+        }
+    }
+
     /// The text in this colour, where there are colours.
     pub(crate) fn paint(&self, ink: Ink, text: &str) -> String {
         match (self.colour, ink) {
@@ -166,7 +179,7 @@ pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     // Narrower ones would leave nothing to read.
-    (size.ws_col >= 40).then(|| size.ws_col.into())
+    (size.ws_col >= 20).then(|| size.ws_col.into())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod config_read;
 pub mod model_list;
 pub mod process;
 pub mod read_state;
+pub mod server_status;
 pub mod settings;
 pub mod thread_archive;
 pub mod thread_fork;
@@ -63,6 +64,7 @@ pub use process::{
 pub use read_state::{
     ReadState, ReadStateOperation, ReadStateUpdateAnswer, ReadStateUpdateParams, UnreadPosition,
 };
+pub use server_status::{KeyStatus, ServerStatusAnswer, ServerStatusParams};
 pub use settings::{CollaborationMode, CollaborationSettings, ModeKind, Overrides, Personality};
 pub use settings::{ReasoningSummary, ThreadSettings};
 pub use thread_archive::{

@@ -136,6 +136,8 @@ fn queue(documents: &mut Documents) {
 /// What a server has: account, models, configuration, lists.
 fn offers(documents: &mut Documents) {
     documents.add::<method::AccountReadParams>();
+    documents.add::<method::ServerStatusParams>();
+    documents.add::<method::ServerStatusAnswer>();
     documents.add::<method::AccountReadAnswer>();
     documents.add::<method::RateLimitsReadAnswer>();
     documents.add::<method::GovCloudAnswer>();

@@ -10,8 +10,9 @@ mod source;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{QueuedTurnId, ThreadId};
-use crate::turn::Turn;
+use crate::ids::{QueuedTurnId, ThreadId, TurnId};
+use crate::turn::{Turn, TurnStatus};
+use crate::turn_error::ErrorKind;
 
 pub use source::{SessionSource, SubAgentSource};
 
@@ -93,6 +94,27 @@ pub struct Thread {
     /// Its queue in short; ours.
     #[serde(default)]
     pub queue: Option<QueueSummary>,
+    /// How its last turn stands, in lists for clients that know our fields; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_turn: Option<LastTurn>,
+}
+
+/// How a thread's last turn stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LastTurn {
+    /// The turn.
+    pub id: TurnId,
+    /// Whether it runs, or how it ended.
+    pub status: TurnStatus,
+    /// When it began, in milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// When it ended; none while it runs.
+    pub completed_at_ms: Option<i64>,
+    /// Why it failed, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_kind: Option<ErrorKind>,
 }
 
 /// What a thread is doing.
@@ -189,7 +211,7 @@ pub struct QueuePaused {
 #[serde(rename_all = "camelCase")]
 pub struct QueueWaiting {
     /// The kind of error it waits out.
-    pub kind: crate::turn_error::ErrorKind,
+    pub kind: ErrorKind,
     /// The error's text.
     pub message: String,
     /// Since when, in milliseconds since 1970.

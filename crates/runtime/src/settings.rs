@@ -109,7 +109,7 @@ impl Settings {
     }
 
     /// The settings of one turn with these params; `environments` are the thread's.
-    pub(crate) fn for_turn(
+    pub fn for_turn(
         self,
         params: &TurnStartParams,
         environments: Option<Vec<ThreadEnvironment>>,

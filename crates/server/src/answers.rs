@@ -57,6 +57,8 @@ pub struct Facts {
     pub effort: Option<String>,
     /// Whether the provider's key is there.
     pub key: Key,
+    /// The variables that the key is looked for in.
+    pub key_variables: Vec<String>,
     /// What the provider last said of its limits, as Codex writes it.
     pub rate_limits: Map<String, Value>,
     /// The effective configuration; secrets are taken out here.
@@ -66,9 +68,11 @@ pub struct Facts {
 /// Whether the key of the configured provider is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key {
-    /// It is not, or the provider needs none.
+    /// It is not.
     #[default]
     Absent,
+    /// The provider needs none.
+    NotNeeded,
     /// It is.
     Present,
 }
@@ -219,7 +223,7 @@ fn account(facts: &Facts) -> AccountReadAnswer {
     AccountReadAnswer {
         account: match facts.key {
             Key::Present => Some(Account::ApiKey),
-            Key::Absent => None,
+            Key::Absent | Key::NotNeeded => None,
         },
         requires_openai_auth: false,
         workspace_routing: None,

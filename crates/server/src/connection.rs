@@ -146,6 +146,12 @@ impl Connection {
         self.client.get().map(|client| client.info.name.as_str())
     }
 
+    /// Whether the client reads our own members of answers.
+    pub(crate) fn knows_turnlane(&self) -> bool {
+        self.capabilities()
+            .is_some_and(Capabilities::knows_turnlane)
+    }
+
     fn capabilities(&self) -> Option<&Capabilities> {
         self.client.get().map(|client| &client.capabilities)
     }

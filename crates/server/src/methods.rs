@@ -234,9 +234,10 @@ fn offers(methods: Methods) -> Methods {
     use crate::answers::{self as to};
     use Gate::Open;
     use Order::Free;
-    use turnlane_protocol::method::{account, catalog, config_read, model_list};
+    use turnlane_protocol::method::{account, catalog, config_read, model_list, server_status};
 
     methods
+        .on(server_status::METHOD, Open, Free, answered(crate::handlers::server_status::read))
         .on(account::READ, Open, Free, answered(to::account_read))
         .on(account::RATE_LIMITS_READ, Open, Free, answered(to::rate_limits_read))
         .on(account::CHECK_GOV_CLOUD, Open, Free, answered(to::check_gov_cloud))

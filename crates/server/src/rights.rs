@@ -151,6 +151,7 @@ mod tests {
         "process/kill",
         "process/resizePty",
         "process/writeStdin",
+        "server/status",
         "skills/list",
         "thread/archive",
         "thread/backgroundTerminals/clean",

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     /// Served connections, initialised or not.
     serving: watch::Sender<usize>,
     next_connection: AtomicU64,
+    /// In milliseconds since 1970.
+    pub(crate) started_at_ms: i64,
 }
 
 /// An app-server; clones are the same one.
@@ -58,6 +60,7 @@ impl Server {
     pub fn new(options: Options) -> Self {
         let ids = RequestIds::default();
         let shared = Arc::new(Shared {
+            started_at_ms: options.clock.now_ms(),
             options,
             hub: Hub::default(),
             methods: methods(),

@@ -15,9 +15,10 @@ use turnlane_protocol::handshake::COMPAT_VERSION;
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId, TurnId};
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::thread::{
-    GitInfo, SessionSource, SubAgentSource, Thread, ThreadEnvironment, ThreadStatus,
+    GitInfo, LastTurn, SessionSource, SubAgentSource, Thread, ThreadEnvironment, ThreadStatus,
 };
 use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
+use turnlane_protocol::turn_error::TurnError;
 use turnlane_runtime::Settings;
 use turnlane_runtime::store::lane::LaneView;
 use turnlane_runtime::store::thread::ThreadRow;
@@ -139,7 +140,29 @@ pub(crate) fn thread(row: &ThreadRow, seen: Seen<'_>) -> Result<Thread, ErrorObj
         engine: Some(row.engine.clone()),
         binding: row.binding.clone(),
         queue: Some(seen.lane.map(queue).unwrap_or_default()),
+        last_turn: None,
     })
+}
+
+/// How a thread's last turn stands, in short.
+pub(crate) fn last_turn(row: &TurnRow) -> LastTurn {
+    let error: Option<TurnError> = row.error.as_ref().and_then(payload);
+    LastTurn {
+        id: turn_id(row.id),
+        status: turn_status(row.status),
+        started_at_ms: row.started_ms,
+        completed_at_ms: row.completed_ms,
+        error_kind: error.and_then(|error| error.kind),
+    }
+}
+
+fn turn_status(stored: StoredStatus) -> TurnStatus {
+    match stored {
+        StoredStatus::InProgress => TurnStatus::InProgress,
+        StoredStatus::Completed => TurnStatus::Completed,
+        StoredStatus::Failed => TurnStatus::Failed,
+        StoredStatus::Interrupted => TurnStatus::Interrupted,
+    }
 }
 
 fn source(word: &str, detail: Option<&str>) -> SessionSource {
@@ -164,12 +187,7 @@ pub(crate) fn turn(row: &TurnRow, items: Vec<ThreadItem>, view: ItemsView) -> Tu
     Turn {
         items,
         items_view: view,
-        status: match row.status {
-            StoredStatus::InProgress => TurnStatus::InProgress,
-            StoredStatus::Completed => TurnStatus::Completed,
-            StoredStatus::Failed => TurnStatus::Failed,
-            StoredStatus::Interrupted => TurnStatus::Interrupted,
-        },
+        status: turn_status(row.status),
         error: row.error.as_ref().and_then(payload),
         started_at: Some(row.started_ms.div_euclid(1_000)),
         completed_at: ended_ms.map(|at| at.div_euclid(1_000)),

@@ -75,7 +75,7 @@ use task::{Task, task};
 use waiting::{WAITING_MAX, Waiting};
 use worker_lock::WorkerLocks;
 
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, try_write};
 pub use options::{LogAtClose, Options};
 
 /// A store in one SQLite file.

@@ -24,8 +24,9 @@ runs the turn takes the decision: the daemon of this home.
 
 Examples:
   turnlane approvals list
-  turnlane approvals accept 0198c0de-9a
-  turnlane approvals decline 0198c0de-9a --stop";
+  turnlane approvals show 7f3a90c2
+  turnlane approvals accept 7f3a90c2
+  turnlane approvals decline 7f3a90c2 --stop";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
@@ -34,6 +35,10 @@ pub(crate) enum ApprovalsCommand {
     /// With --json one approval per line, as `approval/list` shows it.
     #[command(alias = "ls")]
     List(ApprovalsList),
+    /// One open approval, whole: the command, or the changes as a diff
+    ///
+    /// With --json one object, as `approval/list` shows it.
+    Show(ApprovalsShow),
     /// Let agents do what they asked for
     ///
     /// With --json one object per line: approvalId and decision.
@@ -55,8 +60,18 @@ pub(crate) struct ApprovalsList {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct ApprovalsShow {
+    /// The approval: its id, or the beginning or end of it (8 characters or more)
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct ApprovalsAccept {
-    /// Approvals: ids, or beginnings of ids (8 characters or more)
+    /// Approvals: ids, or beginnings or ends of ids (8 characters or more)
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
 
@@ -70,7 +85,7 @@ pub(crate) struct ApprovalsAccept {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApprovalsDecline {
-    /// Approvals: ids, or beginnings of ids (8 characters or more)
+    /// Approvals: ids, or beginnings or ends of ids (8 characters or more)
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
 

@@ -30,11 +30,12 @@ A turn that failed to start, or was cut off by a crash, stays in its place and h
 it is retried, changed, moved or removed.
 
 Examples:
-  turnlane queue add --thread 0198c0de-41 'now the docs'
+  turnlane queue add --thread 5b1d07e4 'now the docs'
   turnlane queue add --new --cd ~/src/app -s workspace-write -a never --not-before 8h 'update it'
   turnlane queue list                                 every queue with something in it
-  turnlane queue list 0198c0de-41
-  turnlane queue mv 0198c0de-41 0198c0df-77 --first";
+  turnlane queue list nightly
+  turnlane queue mv nightly 3 --first                 the numbers are those of `queue list`
+  turnlane queue wait nightly 3                       until its turn has ended";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
@@ -56,9 +57,16 @@ pub(crate) enum QueueCommand {
     /// Remove queued turns
     ///
     /// One that runs is no longer queued: `turnlane thread stop` stops it. With --json one object per
-    /// line: queuedTurnId and deleted.
+    /// line: queuedTurnId and deleted. The numbers of `queue list` are looked up once, before anything
+    /// is removed.
     #[command(alias = "delete")]
     Rm(QueueRm),
+    /// Wait until the turn of a queued turn has ended
+    ///
+    /// Exit code 0: it completed. 1: it failed, was interrupted or removed, or the queue is held and only
+    /// a person can let it go on; what happened is said. 130: Ctrl-C, which stops nothing. With --json
+    /// one object: threadId, queuedTurnId, turnId and status.
+    Wait(QueueWait),
     /// Move a queued turn within its queue
     ///
     /// With --json the row, as `thread/queue/list` shows it.
@@ -84,9 +92,13 @@ pub(crate) enum QueueCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueueList {
-    /// The thread: its id, the beginning of its id (8 characters or more), or its name
+    /// The thread: its id, the beginning or end of it (8 characters or more), or its name
     #[arg(value_name = "THREAD")]
     pub(crate) thread: Option<String>,
+
+    /// At most so many rows, or threads; all without it
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
 
     #[command(flatten)]
     pub(crate) answer: Answer,
@@ -112,9 +124,25 @@ pub(crate) struct QueueRm {
     #[command(flatten)]
     pub(crate) which: OneThread,
 
-    /// Queued turns: ids, or beginnings of ids (8 characters or more)
-    #[arg(value_name = "ROW", required = true)]
+    /// Queued turns: numbers in `queue list`, ids, or beginnings or ends of ids (8 characters or more)
+    #[arg(value_name = "ROW", required_unless_present = "all")]
     pub(crate) rows: Vec<String>,
+
+    /// Everything that waits
+    #[arg(long, conflicts_with = "rows")]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueueWait {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    #[command(flatten)]
+    pub(crate) row: OneRow,
 
     #[command(flatten)]
     pub(crate) answer: Answer,

@@ -49,7 +49,7 @@ pub(crate) struct Text {
 /// One thread.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OneThread {
-    /// The thread: its id, the beginning of its id (8 characters or more), or its name
+    /// The thread: its id, the beginning or end of it (8 characters or more), or its name
     #[arg(value_name = "THREAD")]
     pub(crate) thread: String,
 }
@@ -57,7 +57,8 @@ pub(crate) struct OneThread {
 /// A row of a queue.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OneRow {
-    /// The queued turn: its id, or the beginning of its id (8 characters or more)
+    /// The queued turn: its number in `queue list`, its id, or the beginning or end of it (8 characters
+    /// or more)
     #[arg(value_name = "ROW")]
     pub(crate) row: String,
 }

@@ -21,15 +21,16 @@ pub(crate) struct ThreadArgs {
 }
 
 const AFTER_HELP: &str = "\
-A thread is named by its id, by the beginning of its id (8 characters or more) where only one begins
-so, or by its name. A daemon of this home is used if one runs; without one everything but `tail` and
+A thread is named by its id, by the short id that lists show (the end of its id), by 8 or more
+characters of its beginning or end where only one has them, or by its name. A daemon of this home is used if one runs; without one everything but `tail` and
 `stop` works all the same, since threads are stored in $TURNLANE_HOME.
 
 Examples:
   turnlane thread list
-  turnlane thread show 0198c0de-41
-  turnlane thread tail 0198c0de-41            what happens on it, live
-  turnlane thread fork 0198c0de-41 --name try
+  turnlane thread show 5b1d07e4
+  turnlane thread show nightly --answers      only the answers
+  turnlane thread tail 5b1d07e4               what happens on it, live
+  turnlane thread fork 5b1d07e4 --name try
   turnlane thread list --json | jq -r .id     one JSON object per thread
 
   turnlane thread list --server ws://127.0.0.1:7071 --token-file box.token
@@ -40,13 +41,16 @@ Examples:
 pub(crate) enum ThreadCommand {
     /// The threads of this home, the last used first
     ///
-    /// With --json one thread per line, as `thread/list` of the protocol shows it.
+    /// STATE says who has to act: `needs approval` and `held` wait for you, `starts in` waits for a
+    /// time, `running` and `queued` for the agent; else it is how the last turn ended. With --json one
+    /// thread per line, as `thread/list` of the protocol shows it.
     #[command(alias = "ls")]
     List(ThreadList),
     /// One thread: its settings, its queue and its last turns
     ///
     /// With --json one object: `thread` and `turns` (oldest first) as the protocol shows them, and
-    /// `queue`, which is null where the thread is archived.
+    /// `queue`, which is null where the thread is archived; with --answers one object per turn: turnId
+    /// and answer.
     Show(ThreadShow),
     /// What happens on a thread, live: text, commands, approvals, the queue
     ///
@@ -145,6 +149,10 @@ pub(crate) struct ThreadShow {
     #[command(flatten)]
     pub(crate) which: OneThread,
 
+    /// Only the answers: of each turn its last message
+    #[arg(long)]
+    pub(crate) answers: bool,
+
     /// So many of the last turns; 0 for none
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) turns: u32,
@@ -202,7 +210,7 @@ pub(crate) struct ThreadFork {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SomeThreads {
-    /// Threads: ids, beginnings of ids (8 characters or more), or names
+    /// Threads: ids, beginnings or ends of ids (8 characters or more), or names
     #[arg(value_name = "THREAD", required = true)]
     pub(crate) threads: Vec<String>,
 

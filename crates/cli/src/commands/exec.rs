@@ -26,6 +26,7 @@ mod setup;
 pub(super) mod signals;
 mod start;
 mod stdout;
+mod stream;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -46,8 +47,11 @@ use self::setup::Setup;
 use self::signals::{Caught, Signals};
 use self::start::{Begun, Started};
 use self::stdout::Stdout;
+pub(super) use self::stream::Audience;
 use crate::args::{ColorArg, Exec, ExecOptions, Manner, Wish};
 use crate::linked::Linked;
+use crate::session::INTERRUPTED;
+use crate::session::refused::plain;
 use crate::shown::{Colour, note, out};
 
 /// How long the last line may take when somebody wants us to end.
@@ -55,11 +59,15 @@ const LAST_LINE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the command; everything people have to know is said.
 pub(crate) fn run(args: Exec, before: &[String]) -> ExitCode {
-    run_wish(args.wish(), before)
+    run_wish(args.wish(), before, Audience::Script)
 }
 
 /// As `run`, for what was asked for in other words; an error is wrong usage.
-pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> ExitCode {
+pub(super) fn run_wish(
+    wish: Result<Wish, clap::Error>,
+    before: &[String],
+    audience: Audience,
+) -> ExitCode {
     let wish = match wish {
         Ok(wish) => wish,
         Err(usage) => {
@@ -68,7 +76,7 @@ pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> Ex
         }
     };
     match runtime().map(|runtime| {
-        let finished = runtime.block_on(whole(&wish, before));
+        let finished = runtime.block_on(whole(&wish, before, audience));
         // A blocked read of standard input must not hold up the exit.
         runtime.shutdown_background();
         finished
@@ -77,10 +85,17 @@ pub(crate) fn run_wish(wish: Result<Wish, clap::Error>, before: &[String]) -> Ex
             if let Some(caught) = caught {
                 caught.raise();
             }
-            code
+            match (audience, caught) {
+                // As of every command that a person leaves; scripts know 1 from `codex exec`.
+                (Audience::Person, Some(Caught::Interrupt)) => ExitCode::from(INTERRUPTED),
+                _ => code,
+            }
         }
         Ok(Err(refused)) => {
-            note(&refused.to_string());
+            note(&match audience {
+                Audience::Script => refused.to_string(),
+                Audience::Person => for_person(&refused.to_string()),
+            });
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -114,7 +129,15 @@ impl Finished {
     }
 }
 
-async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
+/// A refusal without the words that only scripts need.
+fn for_person(refused: &str) -> String {
+    match refused.strip_prefix("Error: ") {
+        Some(text) => format!("error: {}", plain(text)),
+        None => refused.to_owned(),
+    }
+}
+
+async fn whole(wish: &Wish, before: &[String], audience: Audience) -> Result<Finished, Refused> {
     let options = &wish.options;
     for name in options.idle.given() {
         note(&format!("note: {name} has no effect"));
@@ -149,6 +172,7 @@ async fn whole(wish: &Wish, before: &[String]) -> Result<Finished, Refused> {
         } else {
             Place::Here
         },
+        audience,
     };
     let finished = asked.run(&linked, signals).await;
     linked.end().await;
@@ -162,6 +186,7 @@ struct Asked<'a> {
     prompt: Option<&'a str>,
     file: Option<&'a LastMessage>,
     server: Place,
+    audience: Audience,
 }
 
 /// Which process runs the turn.
@@ -174,7 +199,7 @@ enum Place {
 impl Asked<'_> {
     async fn run(&self, linked: &Linked, mut signals: Signals) -> Result<Finished, Refused> {
         let stdout = Stdout::start().context("cannot write to standard output")?;
-        let mut output = Output::new(voice(&self.wish.options), stdout);
+        let mut output = Output::new(voice(&self.wish.options), stdout, self.audience);
         // First, so that nothing that is told is missed.
         let events = linked.client.events(Filter::default());
         let starting = start::start(linked, self.wish, self.setup, self.prompt, &mut output);
@@ -212,6 +237,7 @@ impl Asked<'_> {
         let Drive {
             run, mut output, ..
         } = drive;
+        output.end_line();
         if let (Some(human), Some(usage)) = (output.human(), run.usage()) {
             human.tell(&human.footer(usage));
         }

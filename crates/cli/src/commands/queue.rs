@@ -1,12 +1,14 @@
 //! `turnlane queue`: the turns that wait, and what becomes of them.
 //!
-//! The invariant here: a row is changed only by its id, since places move while one looks. Every
-//! command that changes something says where that leaves the row or the queue.
+//! The invariant here: the server changes a row only by its id, since places move while one looks. A
+//! number that a person typed becomes an id once, when the command begins. Every command that changes
+//! something says where that leaves the row or the queue.
 //!
-//! Adding and listing have files of their own.
+//! Adding, listing and waiting have files of their own.
 
 mod add;
 mod list;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -19,11 +21,14 @@ use crate::args::{
     QueueStart,
 };
 use crate::session::{Needs, Session, find, with};
-use crate::shown::text::counted;
+use crate::shown::ids::short;
+use crate::shown::text::{counted, cut, of_input, one_line};
 use crate::shown::{Form, Screen, queue};
 
 /// Among so many of the last turns one that has just begun is looked for.
 const LAST_TURNS: usize = 20;
+/// How much of a prompt is repeated.
+const ABOUT_CHARS: usize = 60;
 
 pub(crate) fn run(args: QueueArgs, before: &[String]) -> anyhow::Result<ExitCode> {
     let QueueArgs { reach, command } = args;
@@ -36,6 +41,7 @@ pub(crate) fn run(args: QueueArgs, before: &[String]) -> anyhow::Result<ExitCode
         QueueCommand::List(args) => list::run(session, &args).await,
         QueueCommand::Edit(args) => edit(session, &args).await,
         QueueCommand::Rm(args) => remove(session, &args).await,
+        QueueCommand::Wait(args) => wait::run(session, &args).await,
         QueueCommand::Mv(args) => shift(session, &args).await,
         QueueCommand::Start(args) => start(session, &args).await,
         QueueCommand::Retry(args) => retry(session, &args).await,
@@ -51,7 +57,8 @@ fn say(screen: &Screen, done: &str, answer: &Value) -> anyhow::Result<QueuedTurn
         Form::Json => screen.json(&answer["queuedTurn"])?,
         Form::People => {
             let place = queue::place(&row);
-            screen.print(&format!("{done} {}: {place}\n", row.id))?;
+            let id = short(&row.id.to_string());
+            screen.print(&format!("{done} {id}: {place}\n"))?;
         }
     }
     Ok(row)
@@ -67,7 +74,7 @@ async fn edit(session: &Session, args: &QueueEdit) -> anyhow::Result<ExitCode> {
     let answer: Value = session.ask("thread/queue/update", params).await?;
     let row = say(&screen, "changed", &answer)?;
     if let QueuedTurnStatus::Failed { .. } = row.status {
-        let id = &row.id;
+        let (thread, id) = (session.word(&thread), short(&row.id.to_string()));
         screen.hint(&format!(
             "it has failed before and waits for `turnlane queue retry {thread} {id}`"
         ));
@@ -78,23 +85,48 @@ async fn edit(session: &Session, args: &QueueEdit) -> anyhow::Result<ExitCode> {
 async fn remove(session: &Session, args: &QueueRm) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     let thread = find::thread(session, &args.which.thread).await?;
+    let word = session.word(&thread);
+    let params = json!({"threadId": thread});
+    let (waiting, _) = session.list("thread/queue/list", params, None).await?;
     // All are found first: a slip of the pen in the last one removes nothing.
     let mut rows = Vec::new();
     for row in &args.rows {
         rows.push(find::row(session, &thread, row).await?);
     }
+    if args.all {
+        let ids = waiting.iter().filter_map(|row| row["id"].as_str());
+        rows.extend(ids.map(str::to_owned));
+        if rows.is_empty() {
+            screen.hint("nothing waits, so nothing was removed");
+        }
+    }
     for row in rows {
         let params = json!({"threadId": thread, "queuedTurnId": row});
         let answer: Value = session.ask("thread/queue/delete", params).await?;
+        let id = short(&row);
+        if answer["deleted"] != true && args.all {
+            // It began to run since the list was read.
+            screen.hint(&format!(
+                "{id} runs already; `turnlane thread stop {word}` stops it"
+            ));
+            continue;
+        }
         if answer["deleted"] != true {
             bail!(
-                "there is no queued turn {row} on thread {thread}\n  \
-                 it may run or have run; `turnlane queue list {thread}` shows what waits, \
-                 `turnlane thread show {thread}` what ran"
+                "there is no queued turn {id} on thread {word}\n  \
+                 it may run or have run; `turnlane queue list {word}` shows what waits, \
+                 `turnlane thread show {word}` what ran"
             );
         }
+        let asked = waiting.iter().find(|one| one["id"] == row.as_str());
+        let asked = asked.and_then(|row| row["input"].as_array());
+        let asked = asked.map(|input| cut(&one_line(&of_input(input)), ABOUT_CHARS));
         match screen.form {
-            Form::People => screen.print(&format!("removed {row}\n"))?,
+            Form::People => {
+                // A number may mean another row than a moment ago; the prompt tells which it was.
+                let asked = asked.map(|asked| format!(": {asked}")).unwrap_or_default();
+                screen.print(&format!("removed {id}{asked}\n"))?;
+            }
             Form::Json => screen.json(&json!({"queuedTurnId": row, "deleted": true}))?,
         }
     }
@@ -106,10 +138,22 @@ async fn shift(session: &Session, args: &QueueMv) -> anyhow::Result<ExitCode> {
     let thread = find::thread(session, &args.which.thread).await?;
     let row = find::row(session, &thread, &args.row.row).await?;
     let mut params = json!({"threadId": thread, "queuedTurnId": row});
-    if let Some(other) = &args.before {
-        params["beforeId"] = json!(find::row(session, &thread, other).await?);
-    } else if let Some(other) = &args.after {
-        params["afterId"] = json!(find::row(session, &thread, other).await?);
+    let (key, other) = match (&args.before, &args.after) {
+        (Some(other), _) => ("beforeId", Some(other)),
+        (None, Some(other)) => ("afterId", Some(other)),
+        (None, None) => ("position", None),
+    };
+    if let Some(other) = other {
+        let other = find::row(session, &thread, other).await?;
+        if other == row {
+            bail!(
+                "queued turn {} cannot be moved before or behind itself\n  \
+                 name another row; `turnlane queue list {}` shows them",
+                short(&row),
+                session.word(&thread)
+            );
+        }
+        params[key] = json!(other);
     } else if args.last {
         // Behind everything, however much that is.
         params["position"] = json!(u32::MAX);
@@ -132,8 +176,9 @@ async fn start(session: &Session, args: &QueueStart) -> anyhow::Result<ExitCode>
     match screen.form {
         Form::Json => screen.json(&json!({"threadId": thread, "turnId": turn}))?,
         Form::People => {
-            screen.print(&format!("started turn {turn}\n"))?;
-            screen.hint(&format!("follow it with `turnlane thread tail {thread}`"));
+            screen.print(&format!("started turn {}\n", short(&turn)))?;
+            let word = session.word(&thread);
+            screen.hint(&format!("follow it with `turnlane thread tail {word}`"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -175,9 +220,10 @@ async fn retry(session: &Session, args: &QueueRetry) -> anyhow::Result<ExitCode>
     if let Some(row) = &args.row {
         params["queuedTurnId"] = json!(find::row(session, &thread, row).await?);
     } else if !is_blocked(session, &thread).await? {
+        let word = session.word(&thread);
         bail!(
-            "nothing that failed holds the queue of thread {thread}\n  \
-             `turnlane queue list {thread}` shows what waits, and what holds it"
+            "nothing that failed holds the queue of thread {word}\n  \
+             `turnlane queue list {word}` shows what waits, and what holds it"
         );
     }
     let answer: Value = session.ask("thread/queue/retry", params).await?;
@@ -207,14 +253,15 @@ async fn pause(session: &Session, args: &QueuePause) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let state: QueueState = serde_json::from_value(answer)?;
+    let word = session.word(&thread);
     screen.print(&format!("paused: {}\n", waiting(&state)))?;
     if let Some(running) = &state.running {
-        let turn = &running.turn_id;
+        let turn = short(&running.turn_id.to_string());
         screen.hint(&format!(
-            "turn {turn} goes on; stop it with `turnlane thread stop {thread}`"
+            "turn {turn} goes on; stop it with `turnlane thread stop {word}`"
         ));
     }
-    screen.hint(&format!("go on with `turnlane queue resume {thread}`"));
+    screen.hint(&format!("go on with `turnlane queue resume {word}`"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -230,7 +277,7 @@ async fn resume(session: &Session, args: &QueueResume) -> anyhow::Result<ExitCod
     let state: QueueState = serde_json::from_value(answer)?;
     screen.print(&format!("resumed: {}\n", waiting(&state)))?;
     if state.summary.blocked.is_some() {
-        screen.print(&queue::state(&screen, &thread, &state))?;
+        screen.print(&queue::state(&screen, &session.word(&thread), &state))?;
     }
     if state.summary.depth > 0
         && let Some(text) = session.nobody_runs_it()

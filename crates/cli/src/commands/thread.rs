@@ -5,10 +5,10 @@
 //!
 //! Listing, showing and following have files of their own.
 
-mod list;
+pub(super) mod list;
 mod live;
 pub(super) use live::about;
-mod show;
+pub(super) mod show;
 mod tail;
 
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
 use crate::session::{INTERRUPTED, Needs, Session, find, with};
+use crate::shown::ids::short;
 use crate::shown::{Colour, Form, Screen, note, out};
 
 pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCode> {
@@ -89,7 +90,7 @@ async fn do_each(
         let params = json!({"threadId": thread});
         let _: Value = session.ask(deed.method, params).await?;
         match screen.form {
-            Form::People => screen.print(&format!("{} {thread}\n", deed.done))?,
+            Form::People => screen.print(&format!("{} {}\n", deed.done, session.word(&thread)))?,
             Form::Json => screen.json(&json!({"threadId": thread, "done": deed.done}))?,
         }
     }
@@ -102,7 +103,8 @@ async fn do_each(
 async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> {
     let threads = all(session, &args.some).await?;
     if !args.yes {
-        match asked(&threads).await? {
+        let words: Vec<_> = threads.iter().map(|id| session.word(id)).collect();
+        match asked(&words).await? {
             Some(Said::Yes) => {}
             Some(Said::No) => {
                 note("nothing was deleted");
@@ -159,7 +161,7 @@ async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> 
     let source = find::thread(session, &args.which.thread).await?;
     let mut params = json!({"threadId": source, "excludeTurns": true});
     if let Some(turn) = &args.at {
-        params["lastTurnId"] = json!(turn);
+        params["lastTurnId"] = json!(find::turn(session, &source, turn).await?);
     }
     let mut forked: Value = session.ask("thread/fork", params).await?;
     let id = forked["thread"]["id"]
@@ -187,12 +189,13 @@ async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> 
 async fn stop(session: &Session, args: &ThreadStop) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     let thread = find::thread(session, &args.which.thread).await?;
+    let word = session.word(&thread);
     let params = json!({"threadId": thread, "limit": 1});
     let queue: Value = session.ask("thread/queue/list", params).await?;
     let Some(turn) = queue["running"]["turnId"].as_str() else {
         bail!(
-            "no turn runs on thread {thread}\n  \
-             `turnlane queue list {thread}` shows what waits"
+            "no turn runs on thread {word}\n  \
+             `turnlane queue list {word}` shows what waits"
         );
     };
     let after = if args.pause { "pause" } else { "continue" };
@@ -201,10 +204,10 @@ async fn stop(session: &Session, args: &ThreadStop) -> anyhow::Result<ExitCode> 
     match screen.form {
         Form::Json => screen.json(&json!({"threadId": thread, "turnId": turn, "queue": after}))?,
         Form::People => {
-            screen.print(&format!("stopped turn {turn}\n"))?;
+            screen.print(&format!("stopped turn {} of {word}\n", short(turn)))?;
             let depth = queue["depth"].as_u64().unwrap_or(0);
             if args.pause {
-                let text = format!("the queue is paused: `turnlane queue resume {thread}`");
+                let text = format!("the queue is paused: `turnlane queue resume {word}`");
                 screen.hint(&text);
             } else if depth > 0 {
                 screen.hint("the next queued turn begins; with --pause it would have waited");

@@ -1,4 +1,4 @@
-//! Which thread, row or approval is meant: by id, by the beginning of an id, by name.
+//! Which thread, turn, row or approval is meant: by id, by a part of an id, by name or by place.
 //!
 //! The invariant here: what is not found, or not the only one, is refused with those it could be;
 //! nothing is ever done to something that was not named. A whole id is taken as it is, and whoever
@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
-use turnlane_protocol::ids::{ApprovalId, QueuedTurnId, ThreadId};
+use turnlane_protocol::ids::{ApprovalId, QueuedTurnId, ThreadId, TurnId};
 
 use super::Session;
-use crate::shown::text::{counted, cut, of_input, one_line};
+use crate::shown::text::{counted, cut, of_input, one_line, quoted};
 
-/// So much of an id has to be given.
-const PREFIX_MIN: usize = 8;
+/// So much of the beginning or the end of an id has to be given.
+const PART_MIN: usize = 8;
 /// How many of those that could be meant are listed.
 const LISTED_MAX: usize = 5;
 /// How much of what they are about is shown.
@@ -39,10 +39,37 @@ pub(crate) async fn thread(session: &Session, text: &str) -> anyhow::Result<Stri
         candidates.extend(threads.iter().map(of_thread));
     }
     let next = "`turnlane thread list` shows those there are, with --archived those put away";
-    only("thread", text, &candidates, next)
+    let id = only("thread", text, &candidates, next)?;
+    // A name that begins like a flag could not be typed as it is.
+    if !text.starts_with('-') {
+        session.remember(&id, &quoted(text));
+    }
+    Ok(id)
 }
 
-/// The id of the row of this thread that is meant.
+/// The name of this thread, where it has one.
+pub(crate) async fn name(session: &Session, thread: &str) -> Option<String> {
+    let params = json!({"threadId": thread, "includeTurns": false});
+    let read: Value = session.try_ask("thread/read", &params).await.ok()?;
+    word(&read["thread"], "name")
+}
+
+/// The id of the turn of this thread that is meant.
+pub(crate) async fn turn(session: &Session, thread: &str, text: &str) -> anyhow::Result<String> {
+    if let Ok(id) = text.parse::<TurnId>() {
+        return Ok(id.to_string());
+    }
+    let params = json!({"threadId": thread, "sortDirection": "desc", "itemsView": "summary"});
+    let (turns, _) = session.list("thread/turns/list", params, None).await?;
+    let candidates: Vec<_> = turns.iter().map(of_turn).collect();
+    let next = format!(
+        "`turnlane thread show {}` shows its turns",
+        session.word(thread)
+    );
+    only("turn", text, &candidates, &next)
+}
+
+/// The id of the row of this thread that is meant: by its number in the queue, or by its id.
 pub(crate) async fn row(session: &Session, thread: &str, text: &str) -> anyhow::Result<String> {
     if let Ok(id) = text.parse::<QueuedTurnId>() {
         return Ok(id.to_string());
@@ -50,7 +77,22 @@ pub(crate) async fn row(session: &Session, thread: &str, text: &str) -> anyhow::
     let params = json!({"threadId": thread});
     let (rows, _) = session.list("thread/queue/list", params, None).await?;
     let candidates: Vec<_> = rows.iter().map(of_row).collect();
-    let next = format!("`turnlane queue list {thread}` shows what waits");
+    let next = format!(
+        "`turnlane queue list {}` shows what waits",
+        session.word(thread)
+    );
+    if let Some(number) = number(text) {
+        let at = number.checked_sub(1).and_then(|at| candidates.get(at));
+        return match at {
+            Some(found) => Ok(found.id.clone()),
+            None => {
+                let count = counted(candidates.len(), "turn");
+                Err(anyhow!(
+                    "there is no row #{number}: {count} waiting\n  {next}"
+                ))
+            }
+        };
+    }
     only("queued turn", text, &candidates, &next)
 }
 
@@ -87,6 +129,23 @@ fn of_row(row: &Value) -> Candidate {
     }
 }
 
+fn of_turn(turn: &Value) -> Candidate {
+    Candidate {
+        id: word(turn, "id").unwrap_or_default(),
+        name: None,
+        about: word(turn, "status").unwrap_or_default(),
+    }
+}
+
+/// A place in a queue: `2` or `#2`. Longer numbers are parts of ids.
+fn number(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix('#').unwrap_or(text);
+    let is_short = !digits.is_empty() && digits.len() < PART_MIN;
+    (is_short && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())
+        .flatten()
+}
+
 fn of_approval(approval: &Value) -> Candidate {
     Candidate {
         id: word(approval, "approvalId").unwrap_or_default(),
@@ -99,18 +158,22 @@ fn of_approval(approval: &Value) -> Candidate {
 
 /// The only one that `text` can mean.
 fn only(kind: &str, text: &str, all: &[Candidate], next: &str) -> anyhow::Result<String> {
-    let prefix = text.to_ascii_lowercase();
-    let begins = |candidate: &&Candidate| {
-        let by_id = prefix.len() >= PREFIX_MIN && candidate.id.starts_with(&prefix);
-        by_id || candidate.name.as_deref() == Some(text)
+    let part = text.to_ascii_lowercase();
+    let by_id = |one: &Candidate| {
+        part.len() >= PART_MIN && (one.id.starts_with(&part) || one.id.ends_with(&part))
     };
-    let found: Vec<_> = all.iter().filter(begins).collect();
+    let by_name = |one: &Candidate| one.name.as_deref() == Some(text);
+    let found: Vec<_> = all
+        .iter()
+        .filter(|one| by_id(one) || by_name(one))
+        .collect();
+    let is_part = |one: &Candidate| one.id.starts_with(&part) || one.id.ends_with(&part);
     match found.as_slice() {
         [only] => Ok(only.id.clone()),
-        [] if prefix.len() < PREFIX_MIN && all.iter().any(|one| one.id.starts_with(&prefix)) => {
+        [] if part.len() < PART_MIN && all.iter().any(is_part) => {
             bail!(
                 "`{text}` is too short for an id\n  \
-                 give at least {PREFIX_MIN} characters; {next}"
+                 give at least {PART_MIN} characters of its beginning or end; {next}"
             )
         }
         [] => Err(anyhow!("there is no {kind} `{text}`\n  {next}")),
@@ -126,9 +189,11 @@ fn only(kind: &str, text: &str, all: &[Candidate], next: &str) -> anyhow::Result
                 let _ = write!(listed, "\n  and {more} more");
             }
             let count = counted(many.len(), kind);
-            Err(anyhow!(
-                "`{text}` could be {count}; give more of the id{listed}"
-            ))
+            Err(if many.iter().all(|one| by_name(one)) {
+                anyhow!("{count} are named `{text}`; name one by its id{listed}")
+            } else {
+                anyhow!("`{text}` could be {count}; give more of the id{listed}")
+            })
         }
     }
 }
@@ -162,11 +227,24 @@ mod tests {
     fn a_beginning_or_a_name_that_only_one_has_is_enough() {
         assert_eq!(shown("01990000-A"), "01990000-aa11");
         assert_eq!(shown("01991111"), "01991111-dd44");
+        // So does the end, which is what lists show.
+        assert_eq!(shown("990000-aa11"), "01990000-aa11");
+        assert_eq!(shown("1111-DD44"), "01991111-dd44");
+    }
+
+    #[test]
+    fn a_short_number_is_a_place_in_a_queue() {
+        for (text, place) in [("1", Some(1)), ("#12", Some(12)), ("0", Some(0))] {
+            assert_eq!(number(text), place);
+        }
+        for text in ["", "#", "1a", "12345678", "-1", "+1", "##1"] {
+            assert_eq!(number(text), None, "{text}");
+        }
     }
 
     #[test]
     fn what_could_be_several_is_refused_with_all_of_them() {
-        let text = "`docs` could be 2 threads; give more of the id\n  01990000-bb22  docs\n  \
+        let text = "2 threads are named `docs`; name one by its id\n  01990000-bb22  docs\n  \
                     01990000-cc33  docs";
         assert_eq!(shown("docs"), text);
         // The beginning of three ids, and the name of a fourth.

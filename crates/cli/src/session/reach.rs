@@ -122,7 +122,9 @@ fn in_words(name: &str, shows: Shows, error: &ConnectError) -> anyhow::Error {
         );
     }
     match error {
-        ConnectError::Refused { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+        ConnectError::Refused { source, .. }
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
             anyhow!(
                 "{name} may not be used: {source}\n  \
                  run the command as the user who owns that socket and its directory"

@@ -10,10 +10,13 @@ use turnlane::{CallError, RpcError};
 /// How long an id is.
 const ID_CHARS: usize = 36;
 
+/// Says how a message names an id.
+type Words<'a> = &'a dyn Fn(&str) -> String;
+
 /// The refusal of a call with these params, for a person.
-pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
+pub(super) fn in_words(error: CallError, params: &Value, words: Words<'_>) -> anyhow::Error {
     match error {
-        CallError::Rpc(error) => of_server(&error, params),
+        CallError::Rpc(error) => of_server(&error, params, words),
         CallError::Overloaded { .. } => {
             anyhow!("the server is overloaded\n  try again in a moment")
         }
@@ -33,17 +36,68 @@ pub(super) fn in_words(error: CallError, params: &Value) -> anyhow::Error {
     }
 }
 
-fn of_server(error: &RpcError, params: &Value) -> anyhow::Error {
+fn of_server(error: &RpcError, params: &Value, words: Words<'_>) -> anyhow::Error {
     let reason = error.reason().unwrap_or_default();
     let named = |key: &str| params.get(key).and_then(Value::as_str);
-    let thread = named("threadId").unwrap_or("THREAD");
-    let told = about_thread(reason, error, thread)
-        .or_else(|| about_queue(reason, error, thread, named("queuedTurnId")))
+    let told = |key: &str| error.data.as_ref()?.get(key)?.as_str();
+    // Some calls name an approval; the server then says whose it is.
+    let thread = named("threadId").or_else(|| told("threadId"));
+    let thread = thread.map_or_else(|| "of that approval".to_owned(), words);
+    let row = named("queuedTurnId");
+    let told = about_thread(reason, error, &thread)
+        .or_else(|| about_queue(reason, error, &thread, row, words))
         .or_else(|| about_input(reason, error));
     match told {
         Some((what, next)) => anyhow!("{what}\n  {next}"),
-        None => anyhow!("{}", error.message),
+        None => anyhow!("{}", plain(&error.message)),
     }
+}
+
+/// The message of a server in the words of this program.
+///
+/// The texts on the wire are those that Codex's clients match; a person reads ours. The name of the
+/// method in front and the number behind say nothing to a person.
+pub(crate) fn plain(message: &str) -> String {
+    let mut text = message.trim();
+    // `thread/start: thread/start failed: unknown engine: foo (code -32600)`
+    while let Some((front, rest)) = text.split_once(": ") {
+        let front = front.strip_suffix(" failed").unwrap_or(front);
+        let is_method = front.contains('/')
+            && front
+                .chars()
+                .all(|char| char.is_ascii_alphabetic() || char == '/');
+        if !is_method {
+            break;
+        }
+        text = rest;
+    }
+    let text = without_code(text);
+    if let Some(id) = text.strip_prefix("no rollout found for thread id ") {
+        return format!("there is no thread {id}; `turnlane thread list` shows those there are");
+    }
+    if let Some((thread, _)) = text.split_once(" already has an active writer") {
+        return format!(
+            "{thread} is in use by another process; wait until it has ended, or stop it"
+        );
+    }
+    if let Some(engine) = text.strip_prefix("unknown engine: ") {
+        return format!(
+            "there is no engine `{engine}`; there are `native`, and `scripted` on a server that was \
+             started with --script"
+        );
+    }
+    text
+}
+
+/// The text without ` (code -32600)`, wherever it stands.
+fn without_code(text: &str) -> String {
+    if let Some((front, rest)) = text.rsplit_once(" (code ")
+        && let Some((code, behind)) = rest.split_once(')')
+        && code.parse::<i64>().is_ok()
+    {
+        return format!("{front}{behind}");
+    }
+    text.to_owned()
 }
 
 /// What is the matter, and what to do.
@@ -90,11 +144,17 @@ fn about_thread(reason: &str, error: &RpcError, thread: &str) -> Told {
     })
 }
 
-fn about_queue(reason: &str, error: &RpcError, thread: &str, row: Option<&str>) -> Told {
+fn about_queue(
+    reason: &str,
+    error: &RpcError,
+    thread: &str,
+    row: Option<&str>,
+    words: Words<'_>,
+) -> Told {
     // Of two rows the server names the one that is missing.
     let missing = error.message.rsplit(": ").next();
     let missing = missing.filter(|missing| missing.len() == ID_CHARS);
-    let row = missing.or(row).unwrap_or("ROW");
+    let row = missing.or(row).map_or_else(|| "ROW".to_owned(), words);
     let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
     Some(match reason {
         "idempotencyConflict" => (
@@ -196,7 +256,8 @@ mod tests {
             data: Some(data),
         };
         let params = json!({"threadId": "T", "queuedTurnId": "R"});
-        format!("{:#}", in_words(CallError::Rpc(error), &params))
+        let words = |id: &str| id.to_owned();
+        format!("{:#}", in_words(CallError::Rpc(error), &params, &words))
     }
 
     #[test]
@@ -225,6 +286,33 @@ mod tests {
             assert_eq!(text.lines().count(), 2, "{text}");
         }
         assert_eq!(shown("odd", json!({})), "as the server says");
+    }
+
+    #[test]
+    fn methods_codes_and_words_of_others_do_not_reach_a_person() {
+        for (wire, shown) in [
+            (
+                "thread/start: thread/start failed: unknown engine: foo (code -32600)",
+                "there is no engine `foo`; there are `native`, and `scripted` on a server that was \
+                 started with --script",
+            ),
+            (
+                "thread t already has an active writer (code -32600)",
+                "thread t is in use by another process; wait until it has ended, or stop it",
+            ),
+            (
+                "thread/resume failed: no rollout found for thread id t",
+                "there is no thread t; `turnlane thread list` shows those there are",
+            ),
+            (
+                "thread/start: thread/start failed: store is full (code -32603); free some space",
+                "store is full; free some space",
+            ),
+            ("a/b c: it stays (code x)", "a/b c: it stays (code x)"),
+            ("plain: text", "plain: text"),
+        ] {
+            assert_eq!(plain(wire), shown);
+        }
     }
 
     #[test]

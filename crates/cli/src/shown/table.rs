@@ -1,15 +1,51 @@
-//! Tables: columns as wide as they need to be, the last one cut at the edge of a terminal.
+//! Tables: columns as wide as they need to be, made to fit a terminal.
 //!
-//! The invariant here: no cell holds a line end, so a row is a line; no line ends in spaces.
+//! The invariant here: no cell holds a line end, so a row is a line; no line ends in spaces. Where no
+//! terminal reads, nothing is cut and no column is left out. At a terminal the columns that matter
+//! least leave first, then long texts are cut with `…`.
 
 use super::text::{cut, one_line, width};
 use super::{Ink, Screen};
 
 /// Between columns.
 const GAP: &str = "  ";
-/// With less room than this the last column is not cut, and the terminal breaks the line: what an
-/// approval is about must be readable in a narrow window too.
-const LAST_MIN: usize = 24;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    head: &'static str,
+    /// A narrow terminal cuts its cells, to this width at least.
+    cut_to: Option<usize>,
+    /// Where there is no room, the columns with the highest number leave first; 0 stays.
+    leaves: u8,
+}
+
+impl Column {
+    /// A column that is always whole.
+    pub(crate) const fn whole(head: &'static str) -> Self {
+        Self {
+            head,
+            cut_to: None,
+            leaves: 0,
+        }
+    }
+
+    /// A column whose cells may be cut to this width.
+    pub(crate) const fn cut(head: &'static str, min: usize) -> Self {
+        Self {
+            cut_to: Some(min),
+            ..Self::whole(head)
+        }
+    }
+
+    /// A column that a narrow terminal does not show; the highest numbers leave first.
+    pub(crate) const fn leaves(self, rank: u8) -> Self {
+        Self {
+            leaves: rank,
+            ..self
+        }
+    }
+}
 
 /// A cell.
 #[derive(Clone, Debug)]
@@ -36,39 +72,93 @@ impl Cell {
 }
 
 /// The lines of a table, with its head.
-pub(crate) fn table(screen: &Screen, head: &[&str], rows: Vec<Vec<Cell>>) -> String {
-    let head = head.iter().map(|text| Cell::inked(text, Ink::Bold));
+pub(crate) fn table(screen: &Screen, columns: &[Column], rows: Vec<Vec<Cell>>) -> String {
+    let head = columns
+        .iter()
+        .map(|column| Cell::inked(column.head, Ink::Bold));
     let lines: Vec<Vec<Cell>> = std::iter::once(head.collect()).chain(rows).collect();
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
+    let needed: Vec<usize> = (0..columns.len())
         .map(|column| {
             let cells = lines.iter().filter_map(|line| line.get(column));
             cells.map(Cell::width).max().unwrap_or(0)
         })
         .collect();
+    let widths = match screen.width() {
+        None => needed.into_iter().map(Some).collect(),
+        Some(room) => fitted(columns, &needed, &lines, room),
+    };
     lines
         .iter()
         .map(|line| row(screen, line, &widths))
         .collect()
 }
 
-fn row(screen: &Screen, cells: &[Cell], widths: &[usize]) -> String {
-    let mut line = String::new();
-    let mut used = 0;
-    let last = cells.iter().rposition(|cell| !cell.text.is_empty());
-    let shown = last.map_or(0, |last| last + 1);
-    for (column, cell) in cells[..shown].iter().enumerate() {
-        let is_last = column + 1 == widths.len();
-        let text = match screen.width() {
-            Some(width) if is_last && width >= used + LAST_MIN => cut(&cell.text, width - used),
-            Some(_) | None => cell.text.clone(),
+/// The width of each column in so much room; none where it is left out.
+fn fitted(
+    columns: &[Column],
+    needed: &[usize],
+    lines: &[Vec<Cell>],
+    room: usize,
+) -> Vec<Option<usize>> {
+    let is_empty = |column: usize| {
+        let mut cells = lines.iter().skip(1).filter_map(|line| line.get(column));
+        cells.all(|cell| cell.text.is_empty())
+    };
+    let least = |column: usize| {
+        let head = width(columns[column].head);
+        columns[column]
+            .cut_to
+            .map_or(needed[column], |min| needed[column].min(min.max(head)))
+    };
+    // A column that says nothing takes no room.
+    let mut widths: Vec<Option<usize>> = (0..columns.len())
+        .map(|column| (!is_empty(column)).then(|| least(column)))
+        .collect();
+    let total = |widths: &[Option<usize>]| {
+        let shown: Vec<usize> = widths.iter().flatten().copied().collect();
+        shown.iter().sum::<usize>() + GAP.len() * shown.len().saturating_sub(1)
+    };
+    while total(&widths) > room {
+        let shown = (0..columns.len()).filter(|column| widths[*column].is_some());
+        let leaving = shown.filter(|column| columns[*column].leaves > 0);
+        let Some(next) = leaving.max_by_key(|column| columns[*column].leaves) else {
+            break;
         };
+        widths[next] = None;
+    }
+    // What is left over goes to the columns that are cut, one by one, so that none starves.
+    let mut left = room.saturating_sub(total(&widths));
+    loop {
+        let before = left;
+        for (column, width) in widths.iter_mut().enumerate() {
+            if let Some(width) = width
+                && *width < needed[column]
+                && left > 0
+            {
+                *width += 1;
+                left -= 1;
+            }
+        }
+        if left == before {
+            return widths;
+        }
+    }
+}
+
+fn row(screen: &Screen, cells: &[Cell], widths: &[Option<usize>]) -> String {
+    let shown = cells.iter().zip(widths);
+    let shown: Vec<_> = shown
+        .filter_map(|(cell, width)| Some((cell, (*width)?)))
+        .collect();
+    let last = shown.iter().rposition(|(cell, _)| !cell.text.is_empty());
+    let count = last.map_or(0, |last| last + 1);
+    let mut line = String::new();
+    for (at, (cell, room)) in shown[..count].iter().enumerate() {
+        let text = cut(&cell.text, *room);
         line.push_str(&screen.paint(cell.ink, &text));
-        if column + 1 < shown {
-            let width = widths.get(column).copied().unwrap_or(0);
-            line.push_str(&" ".repeat(width.saturating_sub(cell.width())));
+        if at + 1 < count {
+            line.push_str(&" ".repeat(room.saturating_sub(width(&text))));
             line.push_str(GAP);
-            used += width + GAP.len();
         }
     }
     line.push('\n');
@@ -103,6 +193,12 @@ mod tests {
         }
     }
 
+    const COLUMNS: [Column; 3] = [
+        Column::whole("N"),
+        Column::whole("STATE").leaves(1),
+        Column::cut("WHAT", 6),
+    ];
+
     fn rows() -> Vec<Vec<Cell>> {
         vec![
             vec![
@@ -116,7 +212,7 @@ mod tests {
 
     #[test]
     fn columns_stand_below_each_other() {
-        let text = table(&screen(None, Colour::Off), &["N", "STATE", "WHAT"], rows());
+        let text = table(&screen(None, Colour::Off), &COLUMNS, rows());
         assert_eq!(
             text,
             "N   STATE   WHAT\n1   ok      a long text\n22  failed\n"
@@ -124,30 +220,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_ends_at_the_edge_of_a_terminal() {
-        let text = table(
-            &screen(Some(12 + LAST_MIN), Colour::Off),
-            &["N", "STATE", "WHAT"],
-            vec![vec![
-                Cell::new("1"),
-                Cell::new("failed"),
-                Cell::new(&"long ".repeat(9)),
-            ]],
-        );
-        assert_eq!(
-            text,
-            "N  STATE   WHAT\n1  failed  long long long long long…\n"
-        );
+    fn every_line_ends_at_the_edge_of_a_terminal() {
+        for room in 20..60 {
+            let long = "long ".repeat(9);
+            let rows = vec![vec![Cell::new("1"), Cell::new("failed"), Cell::new(&long)]];
+            let text = table(&screen(Some(room), Colour::Off), &COLUMNS, rows);
+            for line in text.lines() {
+                assert!(width(line) <= room, "{room}: {text}");
+            }
+            assert!(text.contains("failed"), "{text}");
+        }
+        let text = table(&screen(Some(20), Colour::Off), &COLUMNS, rows());
+        assert_eq!(text, "N   STATE   WHAT\n1   ok      a long …\n22  failed\n");
     }
 
     #[test]
-    fn a_window_that_is_too_narrow_hides_nothing() {
-        let narrow = screen(Some(16), Colour::Off);
-        let text = table(&narrow, &["N", "STATE", "WHAT"], rows());
-        assert_eq!(
-            text,
-            "N   STATE   WHAT\n1   ok      a long text\n22  failed\n"
-        );
+    fn what_matters_least_leaves_a_narrow_terminal_first() {
+        let narrow = screen(Some(15), Colour::Off);
+        let text = table(&narrow, &COLUMNS, rows());
+        assert_eq!(text, "N   WHAT\n1   a long text\n22\n");
+        // A column without a text takes no room at a terminal.
+        let rows = vec![vec![Cell::new("1"), Cell::new(""), Cell::new("text")]];
+        assert_eq!(table(&narrow, &COLUMNS, rows), "N  WHAT\n1  text\n");
     }
 
     #[test]
@@ -155,7 +249,8 @@ mod tests {
         let rows = ["文書", "🙂", "plain", "e\u{301}"]
             .map(|name| vec![Cell::new(name), Cell::new("x")])
             .to_vec();
-        let text = table(&screen(None, Colour::Off), &["NAME", "X"], rows);
+        let columns = [Column::whole("NAME"), Column::whole("X")];
+        let text = table(&screen(None, Colour::Off), &columns, rows);
         for line in text.lines() {
             assert_eq!(width(line), 8, "{text}");
         }
@@ -163,7 +258,7 @@ mod tests {
 
     #[test]
     fn colours_take_no_room() {
-        let text = table(&screen(None, Colour::On), &["N", "STATE", "WHAT"], rows());
+        let text = table(&screen(None, Colour::On), &COLUMNS, rows());
         let second = text.lines().nth(1).unwrap();
         assert_eq!(second, "1   \u{1b}[32mok\u{1b}[0m      a long text");
     }

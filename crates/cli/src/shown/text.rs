@@ -36,6 +36,51 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     format!("{}…", kept.trim_end_matches('\u{200D}'))
 }
 
+/// The text in lines of at most so many columns, broken between words; a longer word is cut in pieces.
+pub(crate) fn wrapped(text: &str, max: usize) -> Vec<String> {
+    let max = max.max(2);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let gap = usize::from(used > 0);
+        if used > 0 && used + gap + width(word) > max {
+            lines.push(String::new());
+            used = 0;
+        }
+        let mut left = word;
+        while let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            let fitting = fitting(left, max - used.min(max - 1));
+            line.push_str(&left[..fitting]);
+            used += width(&left[..fitting]);
+            left = &left[fitting..];
+            if left.is_empty() {
+                break;
+            }
+            lines.push(String::new());
+            used = 0;
+        }
+    }
+    lines
+}
+
+/// How many bytes of a text take at most so many columns, one character at least.
+fn fitting(text: &str, max: usize) -> usize {
+    let mut used = 0;
+    let mut bytes = 0;
+    for char in text.chars() {
+        used += char.width().unwrap_or(0);
+        if used > max && bytes > 0 {
+            break;
+        }
+        bytes += char.len_utf8();
+    }
+    bytes
+}
+
 /// The words of an input, with a mark for whatever else is in it.
 pub(crate) fn of_input(input: &[Value]) -> String {
     let parts: Vec<_> = input.iter().map(part).collect();
@@ -51,6 +96,15 @@ fn part(part: &Value) -> String {
         "" => "[?]".to_owned(),
         other => format!("[{other}]"),
     }
+}
+
+/// The text as one word of a shell.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+,@%".contains(char);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// `1 turn`, `2 turns`.
@@ -97,6 +151,31 @@ mod tests {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("abc", 0), "…");
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words_and_loses_none() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("", 7), [""]);
+        assert_eq!(wrapped("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrapped("文書を直す a", 4), ["文書", "を直", "す a"]);
+        for max in 2..20 {
+            let text = "the quick brown fox jumps over the lazy dog";
+            let lines = wrapped(text, max);
+            assert!(
+                lines.iter().all(|line| width(line) <= max),
+                "{max}: {lines:?}"
+            );
+            assert_eq!(lines.concat().replace(' ', ""), text.replace(' ', ""));
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_quoted_where_it_must_be() {
+        assert_eq!(quoted("nightly"), "nightly");
+        assert_eq!(quoted("my name"), "'my name'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

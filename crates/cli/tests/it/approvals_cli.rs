@@ -94,3 +94,59 @@ async fn what_another_process_asks_is_listed_and_decided_there() {
     assert!(shown.contains(&expected), "{shown}");
     daemon.kill9().await.unwrap();
 }
+
+#[tokio::test]
+async fn an_approval_is_shown_whole_with_its_thread() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (thread, _) = person.queued("nightly", "clean up").await;
+    let id = person.asked().await["approvalId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let listed = crate::shown(person.spec(&["approvals", "list"])).await;
+    let line = format!("{}  {}  nightly  ", &id[28..], &thread[28..]);
+    assert!(listed.contains(&line), "{listed}");
+    let shown = crate::shown(person.spec(&["approvals", "show", &id[28..]])).await;
+    for part in [
+        id.as_str(),
+        thread.as_str(),
+        "name       nightly\n",
+        "reason     removes a directory\n",
+        "\nrm -r build\n",
+    ] {
+        assert!(shown.contains(part), "no {part:?} in {shown}");
+    }
+    let said = person.json(&["approvals", "accept", &id[28..]]).await;
+    assert_eq!(said[0]["approvalId"], id.as_str());
+    person.until_idle(&thread).await;
+    let gone = crate::run(person.spec(&["approvals", "show", &id])).await;
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(
+        gone.stderr_tail.contains("is not open"),
+        "{}",
+        gone.stderr_tail
+    );
+}
+
+#[tokio::test]
+async fn a_patch_is_shown_as_a_diff_before_it_is_accepted() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (thread, _) = person.queued("nightly", "write it").await;
+    let id = person.asked().await["approvalId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let shown = crate::shown(person.spec(&["approvals", "show", &id])).await;
+    assert!(
+        shown.contains("add ") && shown.contains("notes.txt\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("one\n") && shown.contains("two\n"),
+        "{shown}"
+    );
+    person.json(&["approvals", "decline", &id]).await;
+    assert_eq!(last_words(&person, &thread).await, "Not written.");
+}

@@ -352,7 +352,10 @@ async fn doctor_says_what_the_machine_offers() {
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
     let text_shown = String::from_utf8(text.stdout).unwrap();
     let kind = report["containment"].as_str().unwrap();
-    assert!(text_shown.contains(&format!("yes  {kind}")), "{text_shown}");
+    assert!(
+        text_shown.contains(&format!("  ok        {kind}")),
+        "{text_shown}"
+    );
     let expected = i32::from(report["complete"] != true);
     assert_eq!(text.status.code(), Some(expected), "{text_shown}");
     assert_eq!(json.status.code(), Some(expected));

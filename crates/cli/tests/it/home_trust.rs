@@ -251,7 +251,7 @@ async fn doctor_tells_everything_that_others_control() {
     assert_eq!(told.len(), paths.len(), "{report}");
     for path in paths {
         assert!(
-            text.contains(&format!("bad  access    {} ", path.display())),
+            text.contains(&format!("  fix this  access     {} ", path.display())),
             "{text}"
         );
         let named = |one: &&Value| one["path"] == json!(path);

@@ -25,6 +25,7 @@ mod queue_cli;
 mod run_cli;
 mod schema;
 mod serve;
+mod status_cli;
 mod thread_cli;
 mod wall;
 

@@ -34,6 +34,14 @@ turns:
           declined: [{say: "I left it."}]
   - match: "hang"
     steps: [{say: "working on it"}, {await: {gate: never}}]
+  - match: "write"
+    steps:
+      - approve:
+          input: "*** Begin Patch\n*** Add File: notes.txt\n+one\n+two\n*** End Patch\n"
+          accepted: [{say: "Written."}]
+          declined: [{say: "Not written."}]
+  - match: "refuse"
+    steps: [{say: "I try"}, {error: {info: badRequest, message: "the provider refused it"}}]
   - match: "limit"
     steps: [{error: {info: usageLimitExceeded, message: "no more today"}}]
   - match: "test"
@@ -225,7 +233,8 @@ impl Following {
     }
 }
 
-/// Ids as `<id 1>`, in the order they come; in a table they take their room all the same.
+/// Ids as `<id 1>`, in the order they come, and short ids by the same names; in a table they take
+/// their room all the same.
 fn with_named_ids(text: &str) -> String {
     let is_id = |text: &str| {
         let dashes = [8, 13, 18, 23];
@@ -243,17 +252,25 @@ fn with_named_ids(text: &str) -> String {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let head = rest.get(..36).filter(|head| is_id(head));
-        let Some(id) = head else {
+        let is_apart = !named.ends_with(|before: char| before.is_ascii_alphanumeric());
+        let short = rest.get(..8).filter(|head| {
+            let behind = rest[8..].chars().next();
+            let ends = behind.is_none_or(|char| !char.is_ascii_alphanumeric() && char != '-');
+            is_apart && ends && head.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        let Some(id) = head.or(short) else {
             named.push(first);
             rest = &rest[first.len_utf8()..];
             continue;
         };
-        let at = known.iter().position(|one| one == id).unwrap_or_else(|| {
+        // A short id is the end of a whole one, whichever comes first.
+        let is_same = |one: &String| one.ends_with(id) || id.ends_with(one.as_str());
+        let at = known.iter().position(is_same).unwrap_or_else(|| {
             known.push(id.to_owned());
             known.len() - 1
         });
         write!(named, "<id {}>", at + 1).unwrap();
-        rest = &rest[36..];
+        rest = &rest[id.len()..];
     }
     named
 }

@@ -116,7 +116,7 @@ async fn a_wait_for_a_provider_is_shown_and_can_be_ended() {
         "{story}"
     );
     assert!(
-        story.contains("         try: turnlane queue resume <id 1>\n"),
+        story.contains("         try: turnlane queue resume docs\n"),
         "{story}"
     );
 }
@@ -199,4 +199,161 @@ async fn a_full_queue_says_so_and_leaves_nothing_behind() {
     person.types(&late).await;
     assert!(person.story().contains("--not-before is too far away"));
     assert_eq!(person.json(&["thread", "list"]).await.len(), before);
+}
+
+#[tokio::test]
+async fn rows_are_named_by_their_numbers_and_all_are_removed_at_once() {
+    let person = Person::new();
+    let (_, first) = person.queued("docs", "first").await;
+    let second = person.adds("docs", "second").await;
+    let third = person.adds("docs", "third").await;
+    let ids = async || {
+        let queue = person.queue("docs").await;
+        let rows = queue["data"].as_array().unwrap().clone();
+        rows.iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    person
+        .json(&["queue", "mv", "docs", "3", "--before", "#1"])
+        .await;
+    assert_eq!(ids().await, [&third, &first, &second].map(String::clone));
+    let moved = crate::run(person.spec(&["queue", "mv", "docs", "2", "--before", &first])).await;
+    assert_eq!(moved.status.code(), Some(1));
+    assert!(
+        moved
+            .stderr_tail
+            .contains("cannot be moved before or behind itself"),
+        "{}",
+        moved.stderr_tail
+    );
+    let missing = crate::run(person.spec(&["queue", "edit", "docs", "4", "x"])).await;
+    assert!(
+        missing
+            .stderr_tail
+            .contains("there is no row #4: 3 turns waiting\n  `turnlane queue list docs`"),
+        "{}",
+        missing.stderr_tail
+    );
+    // The end of an id, as lists show it.
+    let edited = person
+        .json(&["queue", "edit", "docs", &second[28..], "again"])
+        .await;
+    assert_eq!(edited[0]["id"], second.as_str());
+    let two = crate::shown(person.spec(&["queue", "list", "docs", "-n", "2"])).await;
+    assert!(two.contains("and 1 more, which wait behind these"), "{two}");
+    assert!(
+        two.contains(&first[28..]) && !two.contains(&second[28..]),
+        "{two}"
+    );
+    // What is removed is named by what it asks, since numbers move.
+    let removed = crate::shown(person.spec(&["queue", "rm", "docs", "2"])).await;
+    assert!(
+        removed.contains(&format!("removed {}: first", &first[28..])),
+        "{removed}"
+    );
+    assert_eq!(
+        person.json(&["queue", "rm", "docs", "--all"]).await.len(),
+        2
+    );
+    assert_eq!(ids().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_row_says_what_it_waits_for() {
+    let person = Person::new();
+    person.queued("docs", "first").await;
+    person
+        .json(&[
+            "queue",
+            "add",
+            "--thread",
+            "docs",
+            "--not-before",
+            "6h",
+            "later",
+        ])
+        .await;
+    person.adds("docs", "behind").await;
+    let listed = crate::shown(person.spec(&["queue", "list", "docs"])).await;
+    let rows: Vec<_> = listed
+        .lines()
+        .filter(|line| line.contains("just now"))
+        .collect();
+    assert!(rows[0].contains("a daemon"), "{listed}");
+    assert!(
+        rows[1].contains("not before ") && rows[1].contains(" UTC"),
+        "{listed}"
+    );
+    assert!(rows[2].contains("row #2"), "{listed}");
+    let all = crate::shown(person.spec(&["thread", "list"])).await;
+    assert!(all.contains("  queued  "), "{all}");
+}
+
+#[tokio::test]
+async fn waiting_for_a_row_ends_with_its_turn() {
+    let person = Person::new();
+    person.queued("alone", "hello").await;
+    // Nothing would ever run it.
+    let alone = crate::run(person.spec(&["queue", "wait", "alone", "1"])).await;
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(
+        alone.stderr_tail.contains("no daemon runs in "),
+        "{}",
+        alone.stderr_tail
+    );
+
+    let _daemon = person.daemon().await;
+    let (_, row) = person.queued("docs", "hello").await;
+    let (thread, hanging) = person.queued("long", "hang on").await;
+    person.until_running(&thread).await;
+    let failing = person.adds("long", "refuse it").await;
+    let wait = crate::people::Following::new(person.spec(&["queue", "wait", "long", "1"]));
+    let done = person.json(&["queue", "wait", "docs", &row]).await;
+    assert_eq!(done[0]["status"], "completed", "{done:?}");
+    // Also when it has ended, and by its short id.
+    let done = person.json(&["queue", "wait", "docs", &row[28..]]).await;
+    assert_eq!(done[0]["queuedTurnId"], row.as_str());
+
+    let left = crate::people::Following::new(person.spec(&["queue", "wait", "long", &hanging]));
+    person.json(&["thread", "stop", "long"]).await;
+    let (code, seen, _) = left.end().await;
+    assert_eq!(code, Some(1), "{seen}");
+    assert!(seen.contains(" interrupted"), "{seen}");
+    let (code, seen, _) = wait.end().await;
+    assert_eq!(code, Some(1), "{seen}");
+    let short = &failing[28..];
+    assert!(
+        seen.starts_with(&format!("{short} failed: the provider refused it")),
+        "{seen}"
+    );
+
+    // A queue that only a person lets go on.
+    person.json(&["queue", "pause", "docs"]).await;
+    person.adds("docs", "more").await;
+    let held = crate::run(person.spec(&["queue", "wait", "docs", "1"])).await;
+    assert_eq!(held.status.code(), Some(1));
+    let text = String::from_utf8(held.stdout).unwrap();
+    assert!(text.contains(" held: paused"), "{text}");
+    assert!(text.contains("turnlane queue resume docs"), "{text}");
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_a_wait_and_stops_nothing() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (thread, row) = person.queued("docs", "clean up").await;
+    person.asked().await;
+    let wait = crate::people::Following::new(person.spec(&["queue", "wait", "docs", &row]));
+    // It says what the turn waits for.
+    let asked = |line: &str| line.contains("needs approval  rm -r build");
+    wait.process
+        .wait_for_stderr_line(asked, DEADLINE)
+        .await
+        .unwrap();
+    wait.interrupt();
+    let (code, _, stderr) = wait.end().await;
+    assert_eq!(code, Some(130), "{stderr}");
+    let queue = person.queue(&thread).await;
+    assert!(!queue["running"].is_null(), "{queue}");
 }

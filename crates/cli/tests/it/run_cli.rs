@@ -19,7 +19,7 @@ async fn a_run_tells_what_happens_and_leaves_the_answer_alone_on_stdout() {
         "user\nrun the test\n",
         "exec\nmake test in ",
         " exited 2 in ",
-        "scripted\nOne",
+        "agent\nOne",
     ] {
         assert!(
             output.stderr_tail.contains(part),

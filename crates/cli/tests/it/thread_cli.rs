@@ -104,7 +104,7 @@ async fn what_could_be_several_threads_is_refused_with_all_of_them() {
     person.types(&["thread", "show", "same"]).await;
     let story = person.story();
     assert!(
-        story.contains("error: `same` could be 3 threads; give more of the id"),
+        story.contains("error: 3 threads are named `same`; name one by its id"),
         "{story}"
     );
     // Eight characters are about a minute: at least two of three begin the same.
@@ -165,8 +165,8 @@ async fn leaving_a_tail_stops_nothing() {
     tail.interrupt();
     let (code, _, stderr) = tail.end().await;
     assert_eq!(code, Some(130), "{stderr}");
-    let left = format!("left; the turn goes on. Stop it with `turnlane thread stop {thread}`");
-    assert!(stderr.contains(&left), "{stderr}");
+    let left = "left; the turn goes on. Stop it with `turnlane thread stop docs`";
+    assert!(stderr.contains(left), "{stderr}");
     assert!(!person.queue(&thread).await["running"].is_null());
 
     let stopped = person.json(&["thread", "stop", "docs"]).await.remove(0);
@@ -259,4 +259,117 @@ async fn tail_tells_programs_the_same_line_by_line() {
         .collect();
     assert_eq!(kinds, ["userMessage", "commandExecution", "agentMessage"]);
     person.until_idle(&thread).await;
+}
+
+#[tokio::test]
+async fn a_list_says_how_each_thread_stands_and_its_short_ids_are_taken_everywhere() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (done, _) = person.queued("done", "hello").await;
+    let (failed, _) = person.queued("failed", "refuse it").await;
+    let (running, _) = person.queued("running", "hang on").await;
+    let (asking, _) = person.queued("asking", "clean up").await;
+    for thread in [&done, &failed] {
+        person.until_idle(thread).await;
+    }
+    person.until_running(&running).await;
+    person.asked().await;
+    let listed = crate::shown(person.spec(&["thread", "list"])).await;
+    for (thread, state) in [
+        (&done, "completed"),
+        (&failed, "failed"),
+        (&running, "running"),
+        (&asking, "needs approval"),
+    ] {
+        let short = &thread[28..];
+        let line = listed.lines().find(|line| line.contains(short));
+        let line = line.unwrap_or_else(|| panic!("no {short} in {listed}"));
+        assert!(line.starts_with(&format!("{short}  {state} ")), "{listed}");
+        // The same word where one thread is shown, by its short id.
+        let shown = crate::shown(person.spec(&["thread", "show", short, "-n", "0"])).await;
+        assert!(shown.contains(&format!("state      {state}\n")), "{shown}");
+        assert!(shown.contains(thread.as_str()), "{shown}");
+    }
+    // Programs are told the same.
+    let json = person.json(&["thread", "list"]).await;
+    let of = |id: &str| json.iter().find(|thread| thread["id"] == id).unwrap();
+    assert_eq!(of(&failed)["lastTurn"]["status"], "failed");
+    assert!(of(&failed)["lastTurn"]["completedAtMs"].is_i64());
+    assert_eq!(of(&running)["lastTurn"]["status"], "inProgress");
+
+    // Nothing waits, so nothing is offered that would let it go on.
+    let shown = crate::shown(person.spec(&["thread", "show", "failed"])).await;
+    assert!(!shown.contains("queue resume"), "{shown}");
+    assert!(shown.contains("the provider refused it"), "{shown}");
+    // The open question is named, with what answers it.
+    let shown = crate::shown(person.spec(&["thread", "show", "asking"])).await;
+    let id = person.asked().await["approvalId"].as_str().unwrap()[28..].to_owned();
+    assert!(shown.contains("needs approval  rm -r build in "), "{shown}");
+    assert!(
+        shown.contains(&format!("turnlane approvals accept {id}")),
+        "{shown}"
+    );
+    // Messages repeat the name that was typed.
+    person.json(&["queue", "pause", "done"]).await;
+    let paused = crate::shown(person.spec(&["queue", "pause", "done"])).await;
+    assert!(paused.contains("`turnlane queue resume done`"), "{paused}");
+    assert!(!paused.contains(&done), "{paused}");
+}
+
+#[tokio::test]
+async fn only_the_answers_are_shown_where_that_is_asked_for() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (thread, _) = person.queued("docs", "hello").await;
+    person.until_idle(&thread).await;
+    person.adds("docs", "run the test").await;
+    person.until_idle(&thread).await;
+    let output = crate::run(person.spec(&["thread", "show", "docs", "--answers"])).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.trim_end(), "You said: hello\n\nOne failed.", "{text}");
+    let json = person
+        .json(&["thread", "show", "docs", "--answers", "-n", "1"])
+        .await;
+    assert_eq!(json[0]["answer"], "One failed.");
+}
+
+#[tokio::test]
+async fn a_turn_is_named_by_its_short_id_to_copy_up_to_it() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let (thread, _) = person.queued("docs", "hello").await;
+    person.until_idle(&thread).await;
+    person.adds("docs", "hello again").await;
+    person.until_idle(&thread).await;
+    let shown = person.json(&["thread", "show", "docs"]).await.remove(0);
+    let first = shown["turns"][0]["id"].as_str().unwrap();
+    let copy = person
+        .json(&[
+            "thread",
+            "fork",
+            "docs",
+            "--at",
+            &first[28..],
+            "--name",
+            "copy",
+        ])
+        .await;
+    let copied = person
+        .json(&["thread", "show", copy[0]["id"].as_str().unwrap()])
+        .await;
+    assert_eq!(copied[0]["turns"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn tail_ends_where_only_a_person_can_let_the_queue_go_on() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    person.queued("docs", "hello").await;
+    person.until_idle("docs").await;
+    person.json(&["queue", "pause", "docs"]).await;
+    person.adds("docs", "more").await;
+    let tail = Following::new(person.spec(&["thread", "tail", "docs", "--until-idle"]));
+    let (code, _, stderr) = tail.end().await;
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("turnlane queue resume docs"), "{stderr}");
 }

@@ -13,10 +13,11 @@ use turnlane_protocol::method::{
     ThreadListAnswer, ThreadListParams, ThreadSortKey, ThreadSourceKind,
 };
 use turnlane_protocol::thread::Thread;
-use turnlane_runtime::store::StoreError;
 use turnlane_runtime::store::thread::{
     Direction, Page, ThreadPlace, ThreadQuery, ThreadRow, ThreadSort,
 };
+use turnlane_runtime::store::turn::TurnQuery;
+use turnlane_runtime::store::{StoreError, ThreadId as StoredThread};
 
 use crate::connection::Connection;
 use crate::cursors::{self, From};
@@ -42,15 +43,26 @@ pub(crate) async fn list(
     let read = async {
         let page = store.threads(query).await?;
         let ids = page.rows.iter().map(|row| row.id).collect();
+        // Submitted together, so that a page costs one wait. Only clients that read them pay for them.
+        let last: Vec<_> = if cx.knows_turnlane() {
+            let of = |row: &ThreadRow| (row.id, store.turns(last_turn_of(row.id)));
+            page.rows.iter().map(of).collect()
+        } else {
+            Vec::new()
+        };
         let lanes = store.lanes(ids).await?;
-        Ok((page, lanes))
+        let mut turns = HashMap::new();
+        for (thread, found) in last {
+            turns.extend(found.await?.rows.pop().map(|turn| (thread, turn)));
+        }
+        Ok((page, lanes, turns))
     };
     let about = About {
         method: METHOD,
         thread: ThreadId::new(0),
         missing: MissingThread::NotFound,
     };
-    let (page, lanes) = read
+    let (page, lanes, turns) = read
         .await
         .map_err(|error: StoreError| errors::of_store(&error, &about))?;
     let Page { rows, next } = page;
@@ -66,6 +78,7 @@ pub(crate) async fn list(
         // One thread that cannot be read does not hide the others.
         data.extend(view::thread(row, seen).ok().map(|mut thread| {
             view::shorten(&mut thread);
+            thread.last_turn = turns.get(&row.id).map(view::last_turn);
             thread
         }));
     }
@@ -75,6 +88,15 @@ pub(crate) async fn list(
         cursors::of_threads(key, cursors::opposite(direction), From::At, place)
     });
     Ok(answer(data, next, back))
+}
+
+fn last_turn_of(thread: StoredThread) -> TurnQuery {
+    TurnQuery {
+        thread,
+        after_ord: None,
+        direction: Direction::Descending,
+        limit: 1,
+    }
 }
 
 fn answer(data: Vec<Thread>, next: Option<String>, back: Option<String>) -> ThreadListAnswer {

@@ -97,3 +97,27 @@ async fn models_and_configuration_are_those_in_effect_without_secrets() {
     assert_eq!(config["config"]["model_provider"], "mock");
     assert_eq!(config["config"]["web_search"], Value::Null);
 }
+
+#[tokio::test]
+async fn a_server_says_which_process_it_is_and_whether_a_turn_could_run() {
+    let host = Host::new().await;
+    let mut client = host.client().await;
+    let cwd = host.cwd().display().to_string();
+    let answer = client.call("server/status", json!({"cwd": cwd})).await;
+    let status = result(&answer.unwrap());
+    assert_eq!(status["pid"], std::process::id());
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["key"], "set");
+    assert_eq!(status["trouble"], Value::Null);
+    let engine = status["engine"].as_str().unwrap();
+    let engines = status["engines"].as_array().unwrap();
+    assert!(engines.iter().any(|known| known == engine), "{status}");
+    assert_eq!(status["engineStatus"]["ok"], true, "{status}");
+    assert!(status["startedAtMs"].is_i64(), "{status}");
+    // Of a key only names are told.
+    assert!(!status.to_string().contains("sk-"), "{status}");
+    // A client that does not know our fields is not told how turns stand.
+    let mut plain = host.plain_client().await;
+    let listed = plain.call("thread/list", json!({})).await;
+    assert!(!listed.unwrap().to_string().contains("lastTurn"));
+}

@@ -349,3 +349,26 @@ async fn after_a_restart_threads_are_there_and_go_on() {
     let id = client.turn(&thread, "after").await;
     assert_eq!(client.ended(&id).await["status"], "completed");
 }
+
+#[tokio::test]
+async fn a_list_says_how_the_last_turn_stands_to_clients_that_know_our_fields() {
+    let world = World::start(ECHO).await;
+    let mut client = world.client().await;
+    let new = client.thread().await;
+    let thread = client.thread().await;
+    let id = client.turn(&thread, "hello").await;
+    client.ended(&id).await;
+    let listed = client.ok("thread/list", json!({})).await;
+    let of = |id: &str| {
+        let data = listed["data"].as_array().unwrap();
+        data.iter().find(|one| one["id"] == id).cloned()
+    };
+    let last = of(&thread).unwrap()["lastTurn"].clone();
+    assert_eq!(last["id"], id.as_str());
+    assert_eq!(last["status"], "completed");
+    assert!(last["completedAtMs"].is_i64(), "{last}");
+    // A thread without a turn has none.
+    if let Some(new) = of(&new) {
+        assert!(new.get("lastTurn").is_none(), "{new}");
+    }
+}

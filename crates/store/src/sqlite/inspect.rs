@@ -7,6 +7,8 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
+
 use crate::error::StoreError;
 use crate::sqlite::migrate;
 use crate::sqlite::open::{Place, Purpose, connect, failed_to_open};
@@ -48,6 +50,21 @@ pub fn inspect(path: &Path) -> Result<Inspection, StoreError> {
     })
 }
 
+/// Takes the write lock of a database and gives it back: whether this process could write to it.
+///
+/// Blocks for some seconds while another process holds the lock. Nothing is written to the database,
+/// and the log beside it is neither copied nor removed. SQLite opens a file that it may not write for
+/// reading only, so a successful open alone says nothing.
+pub fn try_write(path: &Path) -> Result<(), StoreError> {
+    let place = Place::File(path.to_owned());
+    let tried = || {
+        let connection = connect(&place, Purpose::Checkpoint)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+    };
+    tried().map_err(failed_to_open(path))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Seek as _, SeekFrom, Write as _};
@@ -79,6 +96,7 @@ mod tests {
         let sound = inspect(&path).unwrap();
         assert_eq!(sound.faults, Vec::<String>::new());
         assert_eq!(sound.schema, sound.schema_known);
+        try_write(&path).unwrap();
         crate::Store::close(&store).await.unwrap();
         // The second page is the root of a table.
         let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();

@@ -59,10 +59,14 @@ impl Consent {
             Self::Person => answer(view).await?,
         };
         let by = match (self, &answered) {
-            (Self::Demo(Why::Told), _) => "the demo answers, as you told it to",
-            (Self::Demo(Why::NoTerminal), _) => "the demo answers, because nobody is at a terminal",
+            (Self::Demo(Why::Told), _) => {
+                "the demo plays the person who accepts, as you told it to"
+            }
+            (Self::Demo(Why::NoTerminal), _) => {
+                "the demo plays the person who accepts, because nobody is at a terminal"
+            }
             (Self::Person, Some(_)) => "you answered",
-            (Self::Person, None) => "no answer came, so the demo accepts as it said",
+            (Self::Person, None) => "no answer came, so the demo plays the person who accepts",
         };
         let decision = answered.unwrap_or(Decision::Accept);
         let word = match decision {
@@ -77,7 +81,10 @@ impl Consent {
 /// What a person types within the time; none: nothing that is a yes or a no.
 async fn answer(view: &View) -> anyhow::Result<Option<Decision>> {
     let seconds = THINKING.as_secs();
-    let question = format!("y or n, then Enter; in {seconds} s the demo accepts");
+    let question = format!(
+        "y or n, then Enter; after {seconds} s the demo plays the person who accepts (the product never \
+         does)"
+    );
     view.line(2, Ink::Bold, &question)?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let typed = async {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use turnlane_runtime::{Clock as _, SystemClock};
 
 use super::Pace;
-use crate::shown::text::{cut, visible};
+use crate::shown::text::{visible, wrapped};
 use crate::shown::{Ink, Screen};
 
 /// How long a chapter waits before it begins, so that the one before it can be read.
@@ -46,7 +46,7 @@ impl View {
         self.plain(&format!("\n{}\n", self.paint(Ink::Bold, title)))
     }
 
-    /// One line, which begins so many steps further in.
+    /// One line, broken where the window is narrow, which begins so many steps further in.
     pub(super) fn line(&self, step: usize, ink: Ink, text: &str) -> anyhow::Result<()> {
         let since_ms = SystemClock
             .now_ms()
@@ -56,11 +56,20 @@ impl View {
         let time = self.paint(Ink::Dim, &time);
         let indent = "  ".repeat(step);
         let text = visible(text).replace(['\n', '\t'], " ");
-        let text = match self.screen.width() {
-            Some(width) => cut(&text, width.saturating_sub(MARGIN + indent.len()).max(1)),
-            None => text,
+        // A narrow window breaks a line and hides none of the story.
+        let lines = match self.screen.width() {
+            Some(width) => wrapped(&text, width.saturating_sub(MARGIN + indent.len())),
+            None => vec![text],
         };
-        let text = self.paint(ink, &text);
-        self.plain(&format!("{time}  {indent}{text}\n"))
+        let below = " ".repeat(MARGIN);
+        let lines = lines.iter().enumerate().map(|(at, line)| {
+            let margin = if at == 0 {
+                format!("{time}  ")
+            } else {
+                below.clone()
+            };
+            format!("{margin}{indent}{}\n", self.paint(ink, line))
+        });
+        self.plain(&lines.collect::<String>())
     }
 }

@@ -1,82 +1,88 @@
-//! Our folder, what is stored there, and who serves it.
+//! The home directory: whether it can be used, and who else could change what is in it.
 //!
-//! The invariant here: a folder that does not exist yet is not made, and a database is read and never
-//! written. Whether the folder can be written to is found out by writing to it.
+//! The invariant here: a directory that does not exist yet is not made, and one that cannot be looked
+//! into is never reported as absent. Whether the directory can be written to is found out by writing
+//! to it.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-use tokio::net::UnixStream;
-use turnlane_store::sqlite;
+use serde_json::json;
+use turnlane_protocol::method::ServerStatusAnswer;
 
-use super::{Finding, Mark, Part};
-use crate::assembly::DATABASE;
-use crate::commands::serve::record;
+use super::{Finding, Mark, Part, daemon, database};
 use crate::home::{self, trust};
 use crate::shown::Screen;
+use crate::shown::text::quoted;
 
 /// With less than this nothing new is taken in soon.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-pub(super) async fn look(screen: &Screen) -> Vec<Part> {
-    let mut part = Part {
-        title: "Home: settings, tokens, the database",
-        findings: Vec::new(),
-        facts: Map::new(),
-    };
+/// The findings, and what the daemon says of itself where one answers.
+pub(super) async fn look(screen: &Screen) -> (Vec<Part>, Option<ServerStatusAnswer>) {
+    let mut part = Part::new("Home: settings, tokens, the database");
+    let mut status = None;
     match home::find() {
         Ok(home) => {
-            folder(&mut part, &home);
+            directory(&mut part, &home);
             access(&mut part, &home);
-            database(&mut part, &home);
-            daemon(&mut part, &home, screen).await;
+            database::look(&mut part, &home);
+            status = daemon::look(&mut part, &home, screen).await;
         }
         Err(error) => {
-            let found = Finding::new(Mark::Broken, "folder", format!("{error:#}"));
+            let found = Finding::new(Mark::Fix, "directory", format!("{error:#}"));
             part.findings.push(found);
         }
     }
-    vec![part]
+    (vec![part], status)
 }
 
-fn folder(part: &mut Part, home: &Path) {
+fn directory(part: &mut Part, home: &Path) {
     let shown = home.display();
-    let exists = home.exists();
-    // One that is yet to be made needs a folder above it that can be written to.
+    let looked = fs::metadata(home);
+    let exists = !matches!(&looked, Err(error) if error.kind() == ErrorKind::NotFound);
+    // One that is yet to be made needs a directory above it that can be written to.
     let above = home.ancestors().find(|above| above.exists());
     let writable = above.unwrap_or(home);
-    let written = if exists {
-        try_to_write(home)
-    } else {
-        rustix::fs::access(writable, rustix::fs::Access::WRITE_OK).map_err(Into::into)
+    let written = match &looked {
+        Ok(_) => try_to_write(home),
+        Err(_) if exists => Err(io::Error::from(ErrorKind::PermissionDenied)),
+        Err(_) => rustix::fs::access(writable, rustix::fs::Access::WRITE_OK).map_err(Into::into),
     };
     let found = match (&written, exists) {
-        (Ok(()), true) => Finding::new(Mark::Yes, "folder", format!("{shown}")),
+        (Ok(()), true) => Finding::new(Mark::Yes, "directory", format!("{shown}")),
         (Ok(()), false) => Finding::new(
-            Mark::No,
-            "folder",
-            format!("{shown} is not there yet; the first command that stores something makes it"),
+            Mark::Fine,
+            "directory",
+            format!("{shown} does not exist yet; the first command that stores something makes it"),
         ),
         (Err(error), _) => Finding::new(
-            Mark::Broken,
-            "folder",
+            Mark::Fix,
+            "directory",
             format!("{shown} cannot be written to: {error}"),
         )
-        .next("make it writable for you, or name another folder in TURNLANE_HOME"),
+        .next(match error.kind() {
+            ErrorKind::PermissionDenied => format!(
+                "run: chmod u+rwx {}, or name another directory in TURNLANE_HOME",
+                quoted(&writable.display().to_string())
+            ),
+            _ => "make it writable for you, or name another directory in TURNLANE_HOME".to_owned(),
+        }),
     };
     part.findings.push(found);
     let free =
         rustix::fs::statvfs(writable).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let found = match free {
         Ok(free) if free < FREE_BYTES_MIN => {
-            Finding::new(Mark::Broken, "room", format!("{} are free", bytes(free)))
-                .next("free some space: with none nothing new is taken in")
+            let (free, needed) = (bytes(free), bytes(FREE_BYTES_MIN));
+            Finding::new(Mark::Fix, "room", format!("{free} are free")).next(format!(
+                "free some space, to at least {needed}: with none nothing new is taken in"
+            ))
         }
         Ok(free) => Finding::new(Mark::Yes, "room", format!("{} are free", bytes(free))),
-        Err(error) => Finding::new(Mark::Broken, "room", error.to_string()),
+        Err(error) => Finding::new(Mark::Fix, "room", error.to_string()),
     };
     part.findings.push(found);
     let facts = json!({
@@ -92,20 +98,20 @@ fn access(part: &mut Part, home: &Path) {
     for fault in &faults {
         let problem = fault.problem();
         told.push(json!({"path": fault.path(), "problem": problem, "next": fault.remedy()}));
-        let mut found = Finding::new(Mark::Broken, "access", problem);
+        let mut found = Finding::new(Mark::Fix, "access", problem);
         found.next = fault.remedy();
         part.findings.push(found);
     }
     if faults.is_empty() && home.exists() {
-        let text = "no other user can change what is in it";
+        let text = "no other user can change what is in it, or read tokens and keys";
         part.findings.push(Finding::new(Mark::Yes, "access", text));
     }
     part.facts.insert("access".to_owned(), json!(told));
 }
 
 /// Makes a file and removes it.
-fn try_to_write(folder: &Path) -> io::Result<()> {
-    let path = folder.join(format!(".doctor-{}", std::process::id()));
+fn try_to_write(directory: &Path) -> io::Result<()> {
+    let path = directory.join(format!(".doctor-{}", std::process::id()));
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -115,73 +121,8 @@ fn try_to_write(folder: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-fn database(part: &mut Part, home: &Path) {
-    let path = home.join(DATABASE);
-    let size = fs::metadata(&path).map(|file| file.len());
-    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-        // Told as a fault of the home; opening a pipe would wait.
-        part.facts.insert("database".to_owned(), Value::Null);
-        return;
-    }
-    let Ok(size) = size else {
-        let text = format!("{} is not there yet; nothing is stored", path.display());
-        part.findings.push(Finding::new(Mark::No, "database", text));
-        part.facts.insert("database".to_owned(), Value::Null);
-        return;
-    };
-    let inspected = sqlite::inspect(&path);
-    let mut facts = json!({"path": path, "bytes": size});
-    let restore = "stop whatever uses it, keep a copy, and put a backup in its place";
-    let found = match &inspected {
-        Ok(found) if found.faults.is_empty() => {
-            facts["schema"] = json!(found.schema);
-            let text = format!("sound, {}, schema {}", bytes(size), found.schema);
-            Finding::new(Mark::Yes, "database", text)
-        }
-        Ok(found) => {
-            facts["schema"] = json!(found.schema);
-            facts["faults"] = json!(found.faults);
-            let first = found.faults.first().map(String::as_str).unwrap_or_default();
-            let text = format!("{} is damaged: {first}", path.display());
-            Finding::new(Mark::Broken, "database", text).next(restore)
-        }
-        Err(error) => {
-            let error = anyhow::anyhow!("{error}");
-            facts["faults"] = json!([format!("{error:#}")]);
-            Finding::new(Mark::Broken, "database", format!("{error:#}")).next(restore)
-        }
-    };
-    part.findings.push(found);
-    part.facts.insert("database".to_owned(), facts);
-}
-
-async fn daemon(part: &mut Part, home: &Path, screen: &Screen) {
-    let socket = home::socket(home);
-    if UnixStream::connect(&socket).await.is_err() {
-        let found = Finding::new(Mark::No, "daemon", "none runs: queued turns wait")
-            .next("start one with `turnlane serve`");
-        part.findings.push(found);
-        part.facts.insert("daemon".to_owned(), Value::Null);
-        return;
-    }
-    let other = record::other(home, &socket).await;
-    let mut places = vec![socket.display().to_string()];
-    places.extend(other.urls.iter().cloned());
-    let pid = other
-        .pid
-        .map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
-    let since = match other.since_ms {
-        Some(at_ms) => format!("started {}", screen.ago(at_ms)),
-        None => "an app-server, which runs what its clients load".to_owned(),
-    };
-    let text = format!("{pid}, {since}, on {}", places.join(" and "));
-    part.findings.push(Finding::new(Mark::Yes, "daemon", text));
-    let facts = json!({"pid": other.pid, "startedAtMs": other.since_ms, "listen": places});
-    part.facts.insert("daemon".to_owned(), facts);
-}
-
 /// `512 B`, `1.5 GB`.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let mut left = count;
     let mut rest = 0;
     let mut unit = "B";

@@ -6,14 +6,15 @@
 use serde_json::{Map, Value, json};
 use turnlane_process::{ContainmentKind, MountsBy, Options, ProcessService, Report};
 
+use super::sandbox::Confines;
 use super::{Finding, Mark, Part, sandbox};
 
-pub(super) async fn look() -> Vec<Part> {
+pub(super) async fn look(confines: Confines) -> Vec<Part> {
     let service = match ProcessService::start(Options::default()) {
         Ok(service) => service,
         Err(error) => {
             let error = anyhow::Error::new(error);
-            let found = Finding::new(Mark::Broken, "processes", format!("{error:#}"));
+            let found = Finding::new(Mark::Fix, "processes", format!("{error:#}"));
             return vec![Part {
                 title: "Containment: what an end of a command reaches",
                 findings: vec![found],
@@ -23,12 +24,12 @@ pub(super) async fn look() -> Vec<Part> {
     };
     let report = service.report().clone();
     service.stop().await;
-    vec![contains(&report), sandbox::look(&report)]
+    vec![contains(&report), sandbox::look(&report, confines)]
 }
 
 fn contains(report: &Report) -> Part {
     let mark = match report.containment {
-        ContainmentKind::Group => Mark::Broken,
+        ContainmentKind::Group => Mark::Fix,
         ContainmentKind::Cgroup | ContainmentKind::Reaper => Mark::Yes,
     };
     let best = Finding::new(
@@ -37,16 +38,16 @@ fn contains(report: &Report) -> Part {
         containment(report.containment),
     );
     let mut findings = vec![match mark {
-        Mark::Broken => best.next("agents that run unattended need one of those below"),
-        Mark::Yes | Mark::No => best,
+        Mark::Fix => best.next("agents that run unattended need one of those below"),
+        Mark::Yes | Mark::Fine => best,
     }];
     for (kind, why) in &report.containment_absent {
-        findings.push(Finding::new(Mark::No, kind.name(), why));
+        findings.push(Finding::new(Mark::Fine, kind.name(), why));
     }
     findings.extend(default_limits(report));
     findings.push(if report.cgroup_controllers.is_empty() {
         let text = "no controllers: memory_max and pids_max are refused";
-        Finding::new(Mark::No, "limits", text)
+        Finding::new(Mark::Fine, "limits", text)
     } else {
         Finding::new(Mark::Yes, "limits", report.cgroup_controllers.join(", "))
     });
@@ -72,7 +73,7 @@ fn default_limits(report: &Report) -> impl Iterator<Item = Finding> + use<> {
                 name,
                 format!("at most {} by {}", limit.max, by.name()),
             ),
-            Err(why) => Finding::new(Mark::No, name, format!("no limit by default: {why}")),
+            Err(why) => Finding::new(Mark::Fine, name, format!("no limit by default: {why}")),
         })
     })
 }

@@ -1,14 +1,23 @@
 //! The protections that confine commands on this machine, as a table in plain words.
 //!
 //! Owns the list of protections, one row each, made from the report of the process service alone. The
-//! invariant here: a protection that sandboxed turns need and that is absent is broken, with the
-//! reason that the process service found; one that only improves on others is merely absent. To show a
-//! new field of the report, add a row to [`protections`].
+//! invariant here: a protection that sandboxed turns need and that is absent has to be fixed, with the
+//! reason that the process service found, unless the configured mode has no sandbox. To show a new
+//! field of the report, add a row to [`protections`].
+
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use turnlane_process::{LANDLOCK_ABI_SCOPES, MountsBy, Report};
 
 use super::{Finding, Mark, Part};
+
+/// Whether the configured mode confines commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Confines {
+    Yes,
+    No,
+}
 
 /// The consequence of an absent protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +85,7 @@ fn scopes(report: &Report) -> Result<String, String> {
 }
 
 /// The table for people, and the same for programs under `sandbox`.
-pub(super) fn look(report: &Report) -> Part {
+pub(super) fn look(report: &Report, confines: Confines) -> Part {
     let rows = protections(report);
     let facts = rows.iter().map(|row| {
         json!({
@@ -90,16 +99,128 @@ pub(super) fn look(report: &Report) -> Part {
     let facts: Vec<Value> = facts.collect();
     Part {
         title: "Sandbox: enforced completely or refused",
-        findings: rows.iter().map(finding).collect(),
+        findings: rows.iter().map(|row| finding(row, confines)).collect(),
         facts: Map::from_iter([("sandbox".to_owned(), json!(facts))]),
     }
 }
 
-fn finding(row: &Protection) -> Finding {
-    match (&row.state, row.absence) {
-        (Ok(by), _) => Finding::new(Mark::Yes, row.name, format!("{} ({by})", row.effect)),
-        (Err(why), Absence::Refuses) => Finding::new(Mark::Broken, row.name, why)
-            .next("turns in a sandbox that needs it are refused"),
-        (Err(why), Absence::Told) => Finding::new(Mark::No, row.name, why),
+fn finding(row: &Protection, confines: Confines) -> Finding {
+    match (&row.state, row.absence, confines) {
+        (Ok(by), ..) => Finding::new(Mark::Yes, row.name, format!("{} ({by})", row.effect)),
+        (Err(why), Absence::Refuses, Confines::Yes) => {
+            let why = format!("{why}; turns in a sandbox that needs it are refused");
+            Finding::new(Mark::Fix, row.name, why).next(advice(row.name, &Machine::look()))
+        }
+        (Err(why), Absence::Refuses, Confines::No) => {
+            let why = format!("{why}; the configured mode has no sandbox");
+            Finding::new(Mark::Fine, row.name, why)
+        }
+        (Err(why), Absence::Told, _) => Finding::new(Mark::Fine, row.name, why),
+    }
+}
+
+/// The settings of the machine that decide whether a protection can be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Machine {
+    in_container: bool,
+    /// `kernel.apparmor_restrict_unprivileged_userns` is on, as on Ubuntu.
+    apparmor_restricts: bool,
+    /// `kernel.unprivileged_userns_clone` is off, as on hardened Debian kernels.
+    clone_is_off: bool,
+    /// `user.max_user_namespaces` is 0.
+    none_allowed: bool,
+}
+
+impl Machine {
+    fn look() -> Self {
+        let is = |path: &str, value: &str| {
+            let read = std::fs::read_to_string(path);
+            read.is_ok_and(|text| text.trim() == value)
+        };
+        let marks = ["/.dockerenv", "/run/.containerenv"];
+        Self {
+            in_container: marks.iter().any(|mark| Path::new(mark).exists()),
+            apparmor_restricts: is(
+                "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+                "1",
+            ),
+            clone_is_off: is("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+            none_allowed: is("/proc/sys/user/max_user_namespaces", "0"),
+        }
+    }
+}
+
+/// What to do about an absent protection, in the order of least effort.
+fn advice(name: &str, machine: &Machine) -> String {
+    let container = "where the container itself is the sandbox, set `sandbox = \"container\"` in \
+                     config.toml";
+    if name != "mounts" {
+        return format!(
+            "use a kernel with Landlock and seccomp (Linux 5.13 or newer, both enabled); {container}"
+        );
+    }
+    let mut steps = Vec::new();
+    if machine.apparmor_restricts {
+        steps.push("run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+    }
+    if machine.clone_is_off {
+        steps.push("run: sudo sysctl -w kernel.unprivileged_userns_clone=1");
+    }
+    if machine.none_allowed {
+        steps.push("run: sudo sysctl -w user.max_user_namespaces=15000");
+    }
+    if machine.in_container || steps.is_empty() {
+        steps.push(
+            "allow user namespaces: start the container with `--security-opt seccomp=unconfined \
+             --security-opt apparmor=unconfined`, or with `--cap-add SYS_ADMIN`",
+        );
+    }
+    steps.push(container);
+    steps.join("; or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absent(confines: Confines) -> Finding {
+        let row = Protection {
+            name: "mounts",
+            effect: "effect",
+            state: Err("no such namespace".to_owned()),
+            absence: Absence::Refuses,
+        };
+        finding(&row, confines)
+    }
+
+    #[test]
+    fn an_absent_protection_says_what_to_do_unless_no_sandbox_is_configured() {
+        let found = absent(Confines::Yes);
+        assert_eq!(found.mark, Mark::Fix);
+        let next = found.next.unwrap();
+        assert!(next.contains("sandbox = \"container\""), "{next}");
+        assert_eq!(absent(Confines::No).mark, Mark::Fine);
+    }
+
+    #[test]
+    fn the_advice_names_the_setting_that_forbids_user_namespaces() {
+        let ubuntu = Machine {
+            apparmor_restricts: true,
+            ..Machine::default()
+        };
+        let next = advice("mounts", &ubuntu);
+        assert!(
+            next.starts_with(
+                "run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0; or"
+            ),
+            "{next}"
+        );
+        assert!(!next.contains("--security-opt"), "{next}");
+        let container = Machine {
+            in_container: true,
+            ..Machine::default()
+        };
+        let next = advice("mounts", &container);
+        assert!(next.contains("--security-opt seccomp=unconfined"), "{next}");
     }
 }

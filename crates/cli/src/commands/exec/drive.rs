@@ -215,6 +215,11 @@ impl Drive {
             }
             _ => {}
         }
+        if let EventBody::Delta(delta) = &event.body
+            && self.is_ours(&event)
+        {
+            self.output.stream(delta);
+        }
         let told = self.run.take(event.into());
         self.output.say(told);
         if self.run.has_begun() {

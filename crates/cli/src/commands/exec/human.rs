@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 
 use turnlane::{ItemBody as Body, TokenCounts, Usage};
-use turnlane_protocol::exec_events::{CallStatus, Event, Item, ItemBody, TodoItem};
+use turnlane_protocol::exec_events::{
+    CallStatus, CommandExecution, Event, Item, ItemBody, TodoItem,
+};
 use turnlane_protocol::turn_error::ErrorKind;
 
 use super::run::Told;
@@ -121,26 +123,12 @@ impl Human {
 
     fn completed(&self, item: &Item, told: &Told) -> String {
         match &item.body {
-            ItemBody::AgentMessage { text } => {
-                let who = self.paint(MAGENTA, &self.engine);
-                format!("{who}\n{}\n", visible(text))
-            }
+            ItemBody::AgentMessage { text } => format!("{}{}\n", self.speaker(), visible(text)),
             ItemBody::Reasoning { text } => format!("{}\n", self.paint(DIM, &visible(text))),
             ItemBody::CommandExecution(command) => {
-                let took = match told.item.as_ref().map(|item| &item.body) {
-                    Some(Body::CommandExecution(command)) => command.duration_ms.unwrap_or(0),
-                    _ => 0,
-                };
-                let how = match (command.status, command.exit_code) {
-                    (CallStatus::Declined, _) => self.paint(YELLOW, " declined:"),
-                    (CallStatus::Completed, _) => {
-                        self.paint(GREEN, &format!(" succeeded in {took}ms:"))
-                    }
-                    (_, Some(code)) => self.paint(RED, &format!(" exited {code} in {took}ms:")),
-                    (_, None) => self.paint(RED, &format!(" failed in {took}ms:")),
-                };
+                let how = self.command_ended(command, told);
                 let output = visible(&command.aggregated_output);
-                format!("{how}\n{}\n", self.paint(DIM, &output))
+                format!("{how}{}\n", self.paint(DIM, &output))
             }
             ItemBody::FileChange(change) => {
                 let mut text = format!(
@@ -178,6 +166,31 @@ impl Human {
             // Shown whenever it changed.
             ItemBody::TodoList { .. } => String::new(),
         }
+    }
+
+    /// The line above an answer.
+    pub(super) fn speaker(&self) -> String {
+        format!("{}\n", self.paint(MAGENTA, &self.engine))
+    }
+
+    /// A part of what a command wrote.
+    pub(super) fn output_part(&self, text: &str) -> String {
+        self.paint(DIM, &visible(text))
+    }
+
+    /// How a command ended, in a line.
+    pub(super) fn command_ended(&self, command: &CommandExecution, told: &Told) -> String {
+        let took = match told.item.as_ref().map(|item| &item.body) {
+            Some(Body::CommandExecution(command)) => command.duration_ms.unwrap_or(0),
+            _ => 0,
+        };
+        let how = match (command.status, command.exit_code) {
+            (CallStatus::Declined, _) => self.paint(YELLOW, " declined:"),
+            (CallStatus::Completed, _) => self.paint(GREEN, &format!(" succeeded in {took}ms:")),
+            (_, Some(code)) => self.paint(RED, &format!(" exited {code} in {took}ms:")),
+            (_, None) => self.paint(RED, &format!(" failed in {took}ms:")),
+        };
+        format!("{how}\n")
     }
 
     fn listed(&self, item: &Item) -> String {

@@ -9,11 +9,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use turnlane::Delta;
 use turnlane_protocol::exec_events::encode_line;
 
 use super::human::{Human, Look};
 use super::run::Told;
 use super::stdout::Stdout;
+use super::stream::{Audience, Stream};
 use crate::shown::Colour;
 use crate::shown::out::Chunk;
 
@@ -33,11 +35,20 @@ pub(super) struct Output {
     voice: Voice,
     stdout: Stdout,
     waiting: VecDeque<Chunk>,
+    /// None where nothing streams.
+    stream: Option<Stream>,
+    audience: Audience,
 }
 
 impl Output {
-    pub(super) fn new(voice: Voice, stdout: Stdout) -> Self {
+    pub(super) fn new(voice: Voice, stdout: Stdout, audience: Audience) -> Self {
+        let streams = match &voice {
+            Voice::Lines => false,
+            Voice::People(human) => human.look == Look::Terminal && audience == Audience::Person,
+        };
         Self {
+            stream: streams.then(Stream::default),
+            audience,
             voice,
             stdout,
             waiting: VecDeque::new(),
@@ -53,7 +64,10 @@ impl Output {
 
     /// Who speaks is known once the thread is.
     pub(super) fn set_engine(&mut self, engine: &str) {
-        if let Voice::People(human) = &mut self.voice {
+        // A person who watches knows no engines; the word for all of them is the agent.
+        if let Voice::People(human) = &mut self.voice
+            && self.audience == Audience::Script
+        {
             engine.clone_into(&mut human.engine);
         }
     }
@@ -66,8 +80,25 @@ impl Output {
                     Ok(line) => self.waiting.push_back(Chunk::of_json(&line)),
                     Err(error) => tracing::error!(%error, "an event has no JSON form"),
                 },
-                Voice::People(human) => human.tell(&human.told(&told)),
+                Voice::People(human) => match &mut self.stream {
+                    Some(stream) => stream.say(human, &told),
+                    None => human.tell(&human.told(&told)),
+                },
             }
+        }
+    }
+
+    /// Shows text as it comes, to a person who watches.
+    pub(super) fn stream(&mut self, delta: &Delta) {
+        if let (Voice::People(human), Some(stream)) = (&self.voice, &mut self.stream) {
+            stream.delta(human, delta);
+        }
+    }
+
+    /// Ends a line that streaming text left open.
+    pub(super) fn end_line(&mut self) {
+        if let (Voice::People(human), Some(stream)) = (&self.voice, &mut self.stream) {
+            stream.end_line(human);
         }
     }
 
@@ -145,7 +176,8 @@ mod tests {
             look: stderr,
             engine: "native".to_owned(),
         });
-        let mut output = Output::new(voice, Stdout::over(file.try_clone().unwrap()).unwrap());
+        let stdout_file = Stdout::over(file.try_clone().unwrap()).unwrap();
+        let mut output = Output::new(voice, stdout_file, Audience::Script);
         output.answer("a\x1bb\n\tc", stdout);
         output.finish(None).await;
         let mut text = String::new();

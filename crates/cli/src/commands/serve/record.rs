@@ -196,6 +196,21 @@ pub(in crate::commands) async fn other(home: &Path, socket: &Path) -> Other {
     }
 }
 
+/// Where the daemon with this pid listens, its socket first; empty where it left no record.
+pub(in crate::commands) fn listening(home: &Path, pid: u32) -> Vec<String> {
+    let daemon = read(home).filter(|daemon| daemon.pid == pid);
+    daemon.map(|daemon| daemon.listen).unwrap_or_default()
+}
+
+/// The process that the record names, if it still lives and is of this program.
+pub(in crate::commands) fn alive(home: &Path) -> Option<u32> {
+    let pid = read(home)?.pid;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    // The number may belong to another program by now.
+    let own = fs::read_to_string("/proc/self/comm").ok()?;
+    (name == own).then_some(pid)
+}
+
 fn read(home: &Path) -> Option<Daemon> {
     let text = fs::read(path(home)).ok()?;
     serde_json::from_slice(&text).ok()

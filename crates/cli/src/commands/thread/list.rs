@@ -1,16 +1,21 @@
 //! `turnlane thread list`: the threads of this home, the last used first.
 //!
-//! The invariant here: a line is a thread, in both forms; nothing is cut but at a terminal's edge.
+//! The invariant here: a line is a thread, in both forms; nothing is cut but at a terminal's edge. A
+//! thread that waits for a person says so, whatever else it does.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use turnlane_protocol::thread::{ActiveFlag, Thread, ThreadStatus};
+use turnlane_protocol::queue::QueuedTurn;
+use turnlane_protocol::thread::Thread;
 
 use crate::args::ThreadList;
 use crate::session::{More, Session};
-use crate::shown::table::{Cell, table};
+use crate::shown::ids::shorts;
+use crate::shown::state::{self, Asked, Urgency};
+use crate::shown::table::{Cell, Column, table};
 use crate::shown::text::of_input;
 use crate::shown::{Form, Ink, Screen, queue};
 
@@ -37,13 +42,18 @@ pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<
         screen.hint(&nothing(args));
         return Ok(ExitCode::SUCCESS);
     }
+    let asking = asking(session).await;
+    let ids = shorts(
+        threads
+            .iter()
+            .map(|one| one["id"].as_str().unwrap_or_default()),
+    );
     let mut rows = Vec::new();
-    for one in &threads {
-        rows.extend(row(session, &screen, one).await);
+    for (one, id) in threads.iter().zip(&ids) {
+        rows.extend(row(session, &screen, one, id, &asking).await);
     }
-    let head = ["THREAD", "STATUS", "QUEUE", "UPDATED", "ABOUT"];
-    screen.print(&table(&screen, &head, rows))?;
-    let asks = |thread: &Value| thread["status"]["activeFlags"][0] == "waitingOnApproval";
+    screen.print(&table(&screen, &COLUMNS, rows))?;
+    let asks = |thread: &Value| asking.iter().any(|id| thread["id"] == id.as_str());
     if threads.iter().any(asks) {
         screen.hint("an agent waits for a decision: `turnlane approvals list`");
     }
@@ -54,6 +64,34 @@ pub(super) async fn run(session: &Session, args: &ThreadList) -> anyhow::Result<
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::whole("THREAD"),
+    Column::whole("STATE"),
+    Column::whole("QUEUE").leaves(1),
+    Column::whole("UPDATED").leaves(2),
+    Column::cut("NAME", 12),
+    Column::cut("ABOUT", 16).leaves(3),
+];
+
+/// The threads of which an approval is open; none where the server has no list of them.
+pub(in crate::commands) async fn asking(session: &Session) -> HashSet<String> {
+    let open: Result<Value, _> = session.try_ask("approval/list", &json!({})).await;
+    let open = open.map(|mut open| open["data"].take()).unwrap_or_default();
+    let threads = open.as_array().into_iter().flatten();
+    threads
+        .filter_map(|approval| approval["threadId"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Whether an approval of this thread is among those.
+pub(in crate::commands) fn is_asking(asking: &HashSet<String>, thread: &Thread) -> Asked {
+    if asking.contains(&thread.id.to_string()) {
+        Asked::Yes
+    } else {
+        Asked::No
+    }
 }
 
 fn nothing(args: &ThreadList) -> String {
@@ -72,48 +110,40 @@ fn nothing(args: &ThreadList) -> String {
 }
 
 /// None for what is no thread.
-async fn row(session: &Session, screen: &Screen, thread: &Value) -> Option<Vec<Cell>> {
+async fn row(
+    session: &Session,
+    screen: &Screen,
+    thread: &Value,
+    id: &str,
+    asking: &HashSet<String>,
+) -> Option<Vec<Cell>> {
     let thread: Thread = serde_json::from_value(thread.clone()).ok()?;
     let summary = thread.queue.as_ref();
-    let about = match &thread.name {
-        Some(name) => name.clone(),
-        None if !thread.preview.is_empty() => thread.preview.clone(),
-        // Nothing has run yet; what it is about stands in its queue.
-        None if summary.is_some_and(|queue| queue.depth > 0) => next(session, &thread).await,
-        None => String::new(),
-    };
+    let mut state = state::of_thread(screen, &thread, is_asking(asking, &thread));
+    let mut about = thread.preview.clone();
+    // What waits, and for which time, stands in the queue.
+    let waits = summary.is_some_and(|queue| queue.depth > 0);
+    if (state.urgency == Urgency::Queued || (waits && about.is_empty()))
+        && let Some(head) = head(session, &thread).await
+    {
+        state = state::of_head(screen, state, &head);
+        if about.is_empty() {
+            about = of_input(&head.input);
+        }
+    }
     Some(vec![
-        Cell::new(&thread.id.to_string()),
-        status(&thread.status),
+        Cell::new(id),
+        state.cell(),
         summary.map_or_else(|| Cell::new(""), queue::brief),
         Cell::inked(&screen.ago(thread.updated_at * 1_000), Ink::Dim),
-        Cell::new(&about),
+        Cell::new(thread.name.as_deref().unwrap_or_default()),
+        Cell::inked(&about, Ink::Dim),
     ])
 }
 
-/// What the first turn in the queue asks; nothing if that cannot be told.
-async fn next(session: &Session, thread: &Thread) -> String {
+/// The next row of a thread's queue; none if that cannot be told.
+pub(in crate::commands) async fn head(session: &Session, thread: &Thread) -> Option<QueuedTurn> {
     let params = json!({"threadId": thread.id, "limit": 1});
-    let queue: Result<Value, _> = session.try_ask("thread/queue/list", &params).await;
-    let input = queue.ok().map(|mut queue| queue["data"][0]["input"].take());
-    of_input(
-        input
-            .as_ref()
-            .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice),
-    )
-}
-
-/// What a thread does, in words.
-pub(super) fn status(status: &ThreadStatus) -> Cell {
-    match status {
-        ThreadStatus::NotLoaded => Cell::inked("stored", Ink::Dim),
-        ThreadStatus::Idle => Cell::new("idle"),
-        ThreadStatus::SystemError => Cell::inked("error", Ink::Red),
-        ThreadStatus::Active { active_flags } => match active_flags.first() {
-            None => Cell::inked("running", Ink::Green),
-            Some(ActiveFlag::WaitingOnApproval) => Cell::inked("needs approval", Ink::Yellow),
-            Some(ActiveFlag::WaitingOnUserInput) => Cell::inked("asks", Ink::Yellow),
-        },
-    }
+    let queue: Value = session.try_ask("thread/queue/list", &params).await.ok()?;
+    serde_json::from_value(queue["data"][0].clone()).ok()
 }

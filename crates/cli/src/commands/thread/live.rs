@@ -14,6 +14,7 @@ use turnlane::{Delta, DeltaKind, Event, EventBody, Item, ItemBody, TurnView};
 use turnlane_protocol::queue::QueueState;
 
 use super::show;
+use crate::shown::ids::short;
 use crate::shown::item::{self, Output};
 use crate::shown::text::{counted, one_line, visible};
 use crate::shown::{Form, Ink, Screen, queue};
@@ -22,6 +23,8 @@ use crate::shown::{Form, Ink, Screen, queue};
 pub(super) struct Live {
     pub(super) screen: Screen,
     thread: String,
+    /// What the person calls it.
+    word: String,
     /// Turns and items that were read whole.
     told: HashSet<String>,
     /// The turn that runs, as far as we know.
@@ -36,10 +39,11 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(screen: Screen, thread: &str) -> Self {
+    pub(super) fn new(screen: Screen, thread: &str, word: String) -> Self {
         Self {
             screen,
             thread: thread.to_owned(),
+            word,
             told: HashSet::new(),
             running: None,
             open: None,
@@ -87,7 +91,7 @@ impl Live {
             return self.screen.json(&line);
         }
         let text = |key: &str| approval.get(key).and_then(Value::as_str);
-        let id = text("approvalId").unwrap_or_default();
+        let id = short(text("approvalId").unwrap_or_default());
         let about = about(approval);
         let why = text("reason").map(|why| format!(" ({})", one_line(why)));
         let title = self.screen.paint(Ink::Yellow, "approval asked:");
@@ -145,7 +149,8 @@ impl Live {
         match &event.body {
             EventBody::TurnStarted(turn) => {
                 self.running = Some(turn.id.as_str().to_owned());
-                let title = self.screen.paint(Ink::Bold, &format!("turn {}", turn.id));
+                let id = short(turn.id.as_str());
+                let title = self.screen.paint(Ink::Bold, &format!("turn {id}"));
                 self.line(&format!("{title}\n"))
             }
             EventBody::TurnCompleted(turn) => {
@@ -305,7 +310,7 @@ impl Live {
             running: None,
             ..state
         };
-        let held = queue::state(&self.screen, &self.thread, &held);
+        let held = queue::state(&self.screen, &self.word, &held);
         let text = format!("queue: {} waiting\n{held}", counted(depth, "turn"));
         // The first word about an empty queue is none.
         let is_news = text != self.queue && !(self.queue.is_empty() && depth == 0);

@@ -8,12 +8,15 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use turnlane::{Item, TurnStatus};
 use turnlane_protocol::queue::QueueState;
-use turnlane_protocol::thread::{Thread, ThreadStatus};
+use turnlane_protocol::thread::{LastTurn, Thread};
 use turnlane_protocol::turn::{Turn, TurnStatus as Status};
 
+use super::about;
 use crate::args::ThreadShow;
 use crate::session::{Session, find};
+use crate::shown::ids::short;
 use crate::shown::item::{self, Output};
+use crate::shown::state::{self, Asked};
 use crate::shown::table::facts;
 use crate::shown::text::{counted, visible};
 use crate::shown::time::took;
@@ -22,40 +25,118 @@ use crate::shown::{Form, Ink, Screen, queue};
 pub(super) async fn run(session: &Session, args: &ThreadShow) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     let id = find::thread(session, &args.which.thread).await?;
+    if args.answers {
+        return answers(session, &screen, &id, args.turns).await;
+    }
     let params = json!({"threadId": id, "includeTurns": false});
     let read: Value = session.ask("thread/read", params).await?;
     let params = json!({"threadId": id, "limit": 1});
-    // An archived thread has a queue that nobody may look at.
+    // The queue of an archived thread cannot be listed.
     let held: Option<Value> = session.try_ask("thread/queue/list", &params).await.ok();
-    let turns = last_turns(session, &id, args.turns).await?;
+    // The last one says how the thread stands, also where no turn is shown.
+    let mut turns = last_turns(session, &id, args.turns.max(1)).await?;
+    let last = turns.last().cloned();
+    if args.turns == 0 {
+        turns.clear();
+    }
     if screen.form == Form::Json {
         let held = held.map(without_rows);
         let shown = json!({"thread": read["thread"], "queue": held, "turns": turns});
         screen.json(&shown)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let thread: Thread = serde_json::from_value(read["thread"].clone())?;
+    let mut thread: Thread = serde_json::from_value(read["thread"].clone())?;
+    thread.last_turn = last.as_ref().and_then(as_last);
     let state: Option<QueueState> = held.and_then(|held| serde_json::from_value(held).ok());
-    let mut text = head(&screen, &thread, state.as_ref());
+    let open = open_approvals(session, &id).await;
+    let word = session.word(&id);
+    let mut text = head(&screen, &thread, state.as_ref(), &open);
     if let Some(state) = &state {
-        text.push_str(&queue::state(&screen, &id, state));
+        text.push_str(&queue::state(&screen, &word, state));
     }
+    text.push_str(&questions(&screen, &open));
     for turn in &turns {
         text.push('\n');
         text.push_str(&of_turn(&screen, turn));
     }
     screen.print(&text)?;
-    if turns.is_empty() && args.turns > 0 {
+    if last.is_none() {
         screen.hint("no turn has run on it yet");
     }
     let waits = state.is_some_and(|state| state.summary.depth > 0);
     if waits {
-        screen.hint(&format!("`turnlane queue list {id}` shows what waits"));
+        screen.hint(&format!("`turnlane queue list {word}` shows what waits"));
         if let Some(text) = session.nobody_runs_it() {
             screen.hint(&text);
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the answers of the last turns and nothing else: of each turn its last message.
+async fn answers(
+    session: &Session,
+    screen: &Screen,
+    thread: &str,
+    count: u32,
+) -> anyhow::Result<ExitCode> {
+    let turns = last_turns(session, thread, count).await?;
+    let mut is_first = true;
+    for turn in &turns {
+        let items = turn["items"].as_array().into_iter().flatten();
+        let message = items.filter(|item| item["type"] == "agentMessage").last();
+        let Some(text) = message.and_then(|message| message["text"].as_str()) else {
+            continue;
+        };
+        match screen.form {
+            Form::Json => screen.json(&json!({"turnId": turn["id"], "answer": text}))?,
+            Form::People => {
+                let before = if is_first { "" } else { "\n" };
+                screen.print(&format!("{before}{}\n", visible(text)))?;
+            }
+        }
+        is_first = false;
+    }
+    if is_first {
+        screen.hint("no turn of it has answered yet");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The open approvals of a thread; none where the server has no list of them.
+pub(in crate::commands) async fn open_approvals(session: &Session, thread: &str) -> Vec<Value> {
+    let params = json!({"threadId": thread});
+    let open: Result<Value, _> = session.try_ask("approval/list", &params).await;
+    match open.map(|mut open| open["data"].take()) {
+        Ok(Value::Array(open)) => open,
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// The open questions of a thread, each with the commands that answer it.
+pub(in crate::commands) fn questions(screen: &Screen, open: &[Value]) -> String {
+    let line = |approval: &Value| {
+        let id = short(approval["approvalId"].as_str().unwrap_or_default());
+        let title = screen.paint(Ink::Yellow, "needs approval");
+        format!(
+            "{title}  {}\n         try: turnlane approvals accept {id}, or: turnlane approvals \
+             decline {id}\n",
+            about(approval)
+        )
+    };
+    open.iter().map(line).collect()
+}
+
+/// How a turn that was read stands, in short.
+fn as_last(turn: &Value) -> Option<LastTurn> {
+    let turn: Turn = serde_json::from_value(turn.clone()).ok()?;
+    Some(LastTurn {
+        id: turn.id,
+        status: turn.status,
+        started_at_ms: turn.started_at.unwrap_or(0) * 1_000,
+        completed_at_ms: turn.completed_at.map(|at| at * 1_000),
+        error_kind: turn.error.and_then(|error| error.kind),
+    })
 }
 
 fn without_rows(mut queue: Value) -> Value {
@@ -82,16 +163,17 @@ pub(super) async fn last_turns(
     Ok(turns)
 }
 
-fn head(screen: &Screen, thread: &Thread, state: Option<&QueueState>) -> String {
-    let status = match (&thread.status, state) {
-        (_, None) => "archived",
-        (ThreadStatus::Active { active_flags }, _) if !active_flags.is_empty() => "waits for you",
-        (ThreadStatus::Active { .. }, _) => "running",
-        (ThreadStatus::SystemError, _) => "error",
-        // One that another process runs is not loaded here.
-        (_, Some(state)) if state.running.is_some() => "running",
-        (ThreadStatus::Idle, _) => "idle",
-        (ThreadStatus::NotLoaded, _) => "stored",
+fn head(screen: &Screen, thread: &Thread, state: Option<&QueueState>, open: &[Value]) -> String {
+    let asked = if open.is_empty() {
+        Asked::No
+    } else {
+        Asked::Yes
+    };
+    let status = match state {
+        None => "archived".to_owned(),
+        // One that another process is about to run has no turn yet.
+        Some(state) if state.running.is_some() && open.is_empty() => "running".to_owned(),
+        Some(_) => state::of_thread(screen, thread, asked).word,
     };
     let waits = state.map(|state| {
         let depth = usize::try_from(state.summary.depth).unwrap_or(usize::MAX);
@@ -106,7 +188,7 @@ fn head(screen: &Screen, thread: &Thread, state: Option<&QueueState>) -> String 
         &[
             ("thread", Some(thread.id.to_string())),
             ("name", thread.name.clone()),
-            ("status", Some(status.to_owned())),
+            ("state", Some(status)),
             ("directory", Some(thread.cwd.clone())),
             ("engine", thread.engine.clone()),
             ("model", thread.model.clone()),
@@ -125,7 +207,8 @@ pub(super) fn of_turn(screen: &Screen, turn: &Value) -> String {
     };
     let when = turn.started_at.map(|at| screen.ago(at * 1_000));
     let when = when.unwrap_or_default();
-    let title = screen.paint(Ink::Bold, &format!("turn {}", turn.id));
+    let id = short(&turn.id.to_string());
+    let title = screen.paint(Ink::Bold, &format!("turn {id}"));
     let mut text = format!("{title}  {when}\n");
     for one in &turn.items {
         text.push_str(&of_item(screen, one));

@@ -33,7 +33,7 @@ pub(super) async fn run(session: &Session, args: &ThreadTail) -> anyhow::Result<
         session,
         events: session.client().events(Filter::all()),
         connection: session.client().connection(),
-        live: Live::new(screen, &thread),
+        live: Live::new(screen, &thread, session.word(&thread)),
         thread,
         until_idle: args.until_idle,
     };
@@ -108,7 +108,7 @@ impl Tail<'_> {
                         return Err(anyhow!(
                             "the connection to the server was lost; the turn may still be running\n  \
                              look again with `turnlane thread tail {}`",
-                            self.thread
+                            self.session.word(&self.thread)
                         ));
                     };
                     look = self.take(event).await?;
@@ -193,14 +193,12 @@ impl Tail<'_> {
         if summary.depth == 0 {
             return Ok(Some(ExitCode::SUCCESS));
         }
-        // A wait with an end goes on by itself; one without needs a person.
-        let waiting = summary.waiting.as_ref();
-        let waits = waiting.is_some_and(|waiting| waiting.until_ms.is_none());
-        if summary.paused.is_none() && summary.blocked.is_none() && !waits {
+        if !queue::needs_person(summary) {
             return Ok(None);
         }
         if self.live.screen.form == Form::People {
-            let held = queue::state(&self.live.screen, &self.thread, &state);
+            let word = self.session.word(&self.thread);
+            let held = queue::state(&self.live.screen, &word, &state);
             self.live.screen.note_painted(held.trim_end());
         }
         Ok(Some(ExitCode::FAILURE))
@@ -208,7 +206,7 @@ impl Tail<'_> {
 
     fn left(&mut self) {
         self.live.end_line();
-        let thread = &self.thread;
+        let thread = self.session.word(&self.thread);
         let text = if self.live.is_running() {
             format!(
                 "\nleft; the turn goes on. Stop it with `turnlane thread stop {thread}`, look again \

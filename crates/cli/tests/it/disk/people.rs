@@ -62,6 +62,12 @@ async fn in_a_read_only_home_commands_say_what_to_do() {
     tries(&mut person).await;
     person.types(&["serve"]).await;
     assert_snapshot!(person.story());
+    // The database can be read there; that is not enough to run a turn.
+    let examined = crate::run(person.spec(&["doctor", "--json"])).await;
+    assert_eq!(examined.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&examined.stdout).unwrap();
+    assert_eq!(report["home"]["writable"], false, "{report}");
+    assert_ne!(report["database"]["writable"], true, "{report}");
 }
 
 #[tokio::test]

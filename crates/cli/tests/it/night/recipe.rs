@@ -119,8 +119,10 @@ impl Night {
     }
 
     async fn until_idle(&self, thread: &str) {
-        self.types(&format!("turnlane thread tail {thread} --until-idle >/dev/null"))
-            .await;
+        self.types(&format!(
+            "turnlane thread tail {thread} --until-idle >/dev/null"
+        ))
+        .await;
     }
 }
 
@@ -139,7 +141,10 @@ impl Drop for Daemon {
 }
 
 fn runs(command: &str) -> Reply {
-    Reply::function_call("exec_command", json!({"cmd": command, "yield_time_ms": 30_000}))
+    Reply::function_call(
+        "exec_command",
+        json!({"cmd": command, "yield_time_ms": 30_000}),
+    )
 }
 
 /// How often the model was sent a user message with this text in one request, at most.
@@ -147,7 +152,9 @@ fn repeats(requests: &[std::sync::Arc<RecordedRequest>], text: &str) -> usize {
     let count = |request: &RecordedRequest| {
         let messages = request.input().iter();
         let of_user = messages.filter(|item| item["role"] == "user");
-        of_user.filter(|item| item.to_string().contains(text)).count()
+        of_user
+            .filter(|item| item.to_string().contains(text))
+            .count()
     };
     requests.iter().map(|request| count(request)).max().unwrap()
 }
@@ -219,12 +226,16 @@ async fn the_recipe_of_the_readme_has_done_all_work_in_the_morning() {
         open.as_array().unwrap().len() == 1
     };
     eventually("the question", DEADLINE, asked).await.unwrap();
-    let shown = night.types(morning.split("turnlane serve stop").next().unwrap()).await;
+    let shown = night
+        .types(morning.split("turnlane serve stop").next().unwrap())
+        .await;
     assert!(shown.contains("needs approval"), "{shown}");
     assert!(!night.file("pushed").exists());
     let open = night.json("turnlane approvals list").await;
     let id = open[0]["approvalId"].as_str().unwrap();
-    night.types(&format!("turnlane approvals accept {id}")).await;
+    night
+        .types(&format!("turnlane approvals accept {id}"))
+        .await;
     night.until_idle("push").await;
     assert_eq!(read(&night.file("pushed")), "pushed\n");
 
@@ -232,7 +243,9 @@ async fn the_recipe_of_the_readme_has_done_all_work_in_the_morning() {
     for thread in threads.as_array().unwrap() {
         let of_thread = format!("turnlane thread show {}", thread["name"].as_str().unwrap());
         assert!(night.types(&of_thread).await.contains("completed"));
-        let rows = night.json(&format!("turnlane queue list {}", thread["name"])).await;
+        let rows = night
+            .json(&format!("turnlane queue list {}", thread["name"]))
+            .await;
         assert_eq!(rows, json!([]));
     }
     night.types("turnlane serve stop").await;

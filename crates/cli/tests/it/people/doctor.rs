@@ -44,7 +44,7 @@ async fn examined(person: &Person, variables: &[(&str, &str)]) -> (String, Value
 }
 
 #[tokio::test]
-async fn a_new_home_is_in_order() {
+async fn a_new_home_lacks_only_a_key() {
     let person = Person::new();
     let (text, report) = examined(&person, &[]).await;
     assert_snapshot!(text);
@@ -97,7 +97,8 @@ async fn what_is_broken_is_said_with_what_to_do() {
         .map(|one| one["what"].as_str().unwrap())
         .collect();
     assert_eq!(&broken[..2], ["database", "settings"], "{report}");
-    assert!(text.contains("  bad  database  "), "{text}");
+    assert!(report["turn"]["canRun"] == false, "{report}");
+    assert!(text.contains("  fix this  database   "), "{text}");
     assert!(text.contains("put a backup in its place"), "{text}");
     assert!(
         text.contains("config.toml:2: queue.max_depth: expected a whole number, found a string"),
@@ -106,5 +107,136 @@ async fn what_is_broken_is_said_with_what_to_do() {
 
     std::fs::write(&database, "this is a letter, and no database at all").unwrap();
     let (text, _) = examined(&person, &[]).await;
-    assert!(text.contains("  bad  database  "), "{text}");
+    assert!(text.contains("  fix this  database   "), "{text}");
+}
+
+#[tokio::test]
+async fn the_exit_code_says_whether_a_turn_could_run() {
+    let person = Person::new();
+    let (text, report) = examined(&person, &[]).await;
+    assert!(text.contains("  fix this  key        "), "{text}");
+    assert_eq!(report["turn"]["canRun"], false, "{report}");
+    let whole = run(person.spec(&["doctor"])).await;
+    assert_eq!(whole.status.code(), Some(1));
+    let whole = String::from_utf8(whole.stdout).unwrap();
+    assert!(
+        whole.contains("\nNo turn can run in this directory: "),
+        "{whole}"
+    );
+    let (_, report) = examined(&person, &[("OPENAI_API_KEY", "sk-x")]).await;
+    let key = |one: &Value| one["what"] == "key";
+    assert!(
+        !report["problems"].as_array().unwrap().iter().any(key),
+        "{report}"
+    );
+    // Where the machine can confine commands, nothing else is in the way.
+    if report["problems"].as_array().unwrap().is_empty() {
+        assert_eq!(report["turn"]["canRun"], true, "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_counts_only_where_the_daemon_has_it() {
+    let person = Person::new();
+    let daemon = Daemon::start(&person.home, &[]).await;
+    let key = [("OPENAI_API_KEY", "sk-never-to-be-shown")];
+    let (text, report) = examined(&person, &key).await;
+    let pid = daemon.process.pid();
+    let line =
+        format!("OPENAI_API_KEY is set in this shell, but not for the daemon (process {pid})");
+    assert!(text.contains(&line), "{text}");
+    assert!(text.contains("keys.env"), "{text}");
+    assert_eq!(report["provider"]["keyOfDaemon"], "missing");
+    assert_eq!(report["turn"]["canRun"], false, "{report}");
+    assert_eq!(report["daemon"]["version"], env!("CARGO_PKG_VERSION"));
+    // The advice works, without a restart.
+    let keys = person.home.turnlane().join("keys.env");
+    std::fs::write(&keys, "OPENAI_API_KEY=sk-y\n").unwrap();
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (text, report) = examined(&person, &[]).await;
+    assert!(text.contains("is set for the daemon"), "{text}");
+    assert_eq!(report["provider"]["keyOfDaemon"], "set");
+}
+
+#[tokio::test]
+async fn the_size_of_a_database_counts_its_log() {
+    let person = Person::new();
+    let script = person.script();
+    let _daemon = Daemon::start(&person.home, &["--script", script.to_str().unwrap()]).await;
+    person.queued("docs", "hello").await;
+    person.until_idle("docs").await;
+    let (_, report) = examined(&person, &[]).await;
+    let size = |name: &str| {
+        let path = person.home.turnlane().join(name);
+        std::fs::metadata(path).unwrap().len()
+    };
+    let shown = report["database"]["bytes"].as_u64().unwrap();
+    assert!(
+        shown >= size("turnlane.db") + size("turnlane.db-wal"),
+        "{report}"
+    );
+    assert_eq!(report["database"]["writable"], true, "{report}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_stopped_or_gone_is_told_as_such() {
+    let person = Person::new();
+    let script = person.script();
+    let mut daemon = Daemon::start(&person.home, &["--script", script.to_str().unwrap()]).await;
+    let raw = daemon.process.pid();
+    let pid = rustix::process::Pid::from_raw(raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let stopped = async || {
+        let stat = std::fs::read_to_string(format!("/proc/{raw}/stat")).unwrap();
+        stat.contains(") T ")
+    };
+    turnlane_testkit::wait::eventually(
+        "a stopped daemon",
+        turnlane_testkit::wait::DEADLINE,
+        stopped,
+    )
+    .await
+    .unwrap();
+    let (text, report) = examined(&person, &[]).await;
+    assert!(
+        text.contains(&format!("process {raw} is stopped by a signal")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("run: kill -CONT {raw}")), "{text}");
+    assert_eq!(report["daemon"]["answers"], false, "{report}");
+    let added = crate::shown(person.spec(&["queue", "add", "--new", "x"])).await;
+    assert!(added.contains("does not answer"), "{added}");
+    assert!(!added.contains("no daemon runs"), "{added}");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+
+    std::fs::remove_file(&daemon.socket).unwrap();
+    let (text, _) = examined(&person, &[]).await;
+    let line = format!("process {raw} serves this home, but its socket ");
+    assert!(text.contains(&line) && text.contains(" is gone"), "{text}");
+
+    daemon.process.kill9().await.unwrap();
+    let (text, report) = examined(&person, &[]).await;
+    assert!(text.contains("  fine      daemon     none runs"), "{text}");
+    assert_eq!(report["daemon"], Value::Null);
+}
+
+#[tokio::test]
+async fn files_that_their_owner_cannot_write_are_named() {
+    if rustix::process::geteuid().is_root() {
+        return turnlane_testkit::skipped("a database without write permission: root may write it");
+    }
+    let person = Person::new();
+    person.queued("docs", "hello").await;
+    let database = person.home.turnlane().join("turnlane.db");
+    std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let (text, report) = examined(&person, &[]).await;
+    assert!(text.contains("run: chmod u+rw "), "{text}");
+    assert_eq!(report["database"]["writable"], false, "{report}");
+    std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let home = person.home.turnlane();
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let (text, _) = examined(&person, &[]).await;
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(!text.contains("does not exist"), "{text}");
+    assert!(text.contains("run: chmod u+rwx "), "{text}");
 }

@@ -20,6 +20,10 @@ const NOT_TYPED: &[(&str, &str)] = &[
     ("codex ", "a program of others"),
     ("curl ", "a program of others, and its port may be taken"),
     ("turnlane demo", "it has its own tests"),
+    (
+        "turnlane queue wait",
+        "it fails while the queue is held; it has its own tests",
+    ),
 ];
 
 /// The lines below `Examples:` that are commands, without what is said about them.
@@ -103,8 +107,10 @@ async fn the_examples_in_the_help_work_as_they_stand() {
             };
             let line = example
                 .replace("0198c0de-41", &thread)
+                .replace("5b1d07e4", &thread[28..])
+                .replace(" nightly", &format!(" {}", &thread[28..]))
                 .replace("0198c0df-77", &row)
-                .replace("0198c0de-9a", approval);
+                .replace("7f3a90c2", &approval[28..]);
             let output = TestProcess::run(shell(&line), DEADLINE).await.unwrap();
             let code = output.status.code();
             // Doctor also says by its code what the machine lacks.

@@ -24,6 +24,10 @@ struct Terminal {
 
 impl Terminal {
     async fn start(person: &Person, script: &str) -> Self {
+        Self::of_width(person, script, COLUMNS).await
+    }
+
+    async fn of_width(person: &Person, script: &str, cols: u16) -> Self {
         let service = ProcessService::start(Options {
             containment: Some(ContainmentKind::Group),
             ..Options::default()
@@ -41,10 +45,7 @@ impl Terminal {
         let program = env!("CARGO_BIN_EXE_turnlane");
         spec.env.vars.insert("T".into(), program.into());
         spec.env.vars.insert("TERM".into(), "xterm".into());
-        let size = TerminalSize {
-            rows: 24,
-            cols: COLUMNS,
-        };
+        let size = TerminalSize { rows: 24, cols };
         let process = service.spawn(Spec {
             io: Io::Pty(size),
             delivery: Delivery::Retain,
@@ -99,11 +100,11 @@ impl Terminal {
 #[tokio::test]
 async fn nothing_is_deleted_unless_a_person_says_yes() {
     let person = Person::new();
-    let (thread, _) = person.queued("docs", "x").await;
+    person.queued("docs", "x").await;
     for (answer, code) in [("n\n", 1), ("\n", 1), ("yess\n", 1), ("\u{3}", 130)] {
         let terminal = Terminal::start(&person, "\"$T\" thread rm docs").await;
         terminal
-            .see(&format!("Delete {thread} for good, with all turns? [y/N] "))
+            .see("Delete docs for good, with all turns? [y/N] ")
             .await;
         terminal.types(answer).await;
         let screen = terminal.end().await;
@@ -121,10 +122,7 @@ async fn nothing_is_deleted_unless_a_person_says_yes() {
     terminal.see("[y/N] ").await;
     terminal.types("y\n").await;
     let screen = terminal.end().await;
-    assert!(
-        screen.contains(&format!("deleted {thread}\ncode 0\n")),
-        "{screen}"
-    );
+    assert!(screen.contains("deleted docs\ncode 0\n"), "{screen}");
     assert_eq!(person.json(&["thread", "list"]).await.len(), 0);
 }
 
@@ -169,11 +167,11 @@ async fn tables_fit_a_terminal_and_are_whole_in_a_pipe() {
         widest.is_some_and(|widest| widest <= COLUMNS.into()),
         "{screen}"
     );
-    let cut = lines.iter().filter(|line| line.ends_with('…')).count();
+    let cut = lines.iter().filter(|line| line.contains('…')).count();
     assert_eq!(cut, 1, "{screen}");
     assert!(!screen.contains('\u{1b}'), "{screen}");
     // What they are about begins in the same column.
-    let about = lines[0].find("ABOUT").map(|at| lines[0][..at].width());
+    let about = lines[0].find("NAME").map(|at| lines[0][..at].width());
     for (line, name) in [(1, "短い"), (2, "文書を直す")] {
         let at = lines[line].find(name).unwrap();
         assert_eq!(Some(lines[line][..at].width()), about, "{screen}");
@@ -191,6 +189,75 @@ async fn tables_fit_a_terminal_and_are_whole_in_a_pipe() {
     }
     let forced = person.spec(&["thread", "list"]).env("CLICOLOR_FORCE", "1");
     assert!(crate::shown(forced).await.contains("\u{1b}[1mTHREAD"));
+}
+
+#[tokio::test]
+async fn lists_fit_every_terminal_and_keep_what_matters() {
+    let person = Person::new();
+    let daemon = person.daemon().await;
+    let (asking, _) = person.queued("nightly", "clean up").await;
+    person.asked().await;
+    let long = "a name of many words ".repeat(40);
+    person.queued(long.trim(), &"x ".repeat(500)).await;
+    person.queued("docs", "hang on").await;
+    person.until_running("docs").await;
+    person.adds("docs", &"a long prompt ".repeat(20)).await;
+    for columns in [120, 80, 60, 40] {
+        for command in [
+            "thread list",
+            "queue list",
+            "queue list docs",
+            "approvals list",
+            "status",
+        ] {
+            let script = format!("NO_COLOR=1 \"$T\" {command} 2>&-");
+            let screen = Terminal::of_width(&person, &script, columns)
+                .await
+                .end()
+                .await;
+            let lines = screen.lines().take_while(|line| !line.starts_with("code "));
+            // What is said of the daemon is whole, since its path cannot be cut.
+            let lines = lines.filter(|line| {
+                !line.starts_with("daemon ")
+                    && !line.starts_with("last 24h")
+                    && !line.starts_with("threads ")
+            });
+            for line in lines {
+                assert!(
+                    line.width() <= columns.into(),
+                    "{columns} {command}: {screen}"
+                );
+            }
+            let short = &asking[asking.len() - 8..];
+            if command == "thread list" {
+                assert!(screen.contains(short), "{columns}: {screen}");
+                assert!(screen.contains("needs approval"), "{columns}: {screen}");
+                assert!(screen.contains("nightly"), "{columns}: {screen}");
+            }
+        }
+    }
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn a_run_streams_to_a_person_and_ctrl_c_is_130() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    let script = "NO_COLOR=1 \"$T\" run --skip-git-repo-check 'hang on'";
+    let terminal = Terminal::start(&person, script).await;
+    // The turn has not ended: its words came as they were said, by the agent and by no engine.
+    terminal.see("agent\nworking on it").await;
+    terminal.types("\u{3}").await;
+    let screen = terminal.end().await;
+    assert!(screen.contains("turn interrupted"), "{screen}");
+    assert!(screen.contains("code 130\n"), "{screen}");
+    assert_eq!(screen.matches("working on it").count(), 1, "{screen}");
+    // An answer that streamed is not shown again at its end.
+    let script = "NO_COLOR=1 \"$T\" run --skip-git-repo-check 'hello you'";
+    let screen = Terminal::start(&person, script).await.end().await;
+    assert!(screen.contains("agent\nYou said: hello you"), "{screen}");
+    assert_eq!(screen.matches("You said: hello you").count(), 1, "{screen}");
+    assert!(screen.contains("code 0\n"), "{screen}");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use turnlane_testkit::wait::{DEADLINE, eventually};
 use super::super::connect;
 use super::super::output::Voice;
 use super::super::stdout::Stdout;
+use super::super::stream::Audience;
 use super::*;
 use crate::linked::Linked;
 
@@ -153,7 +154,7 @@ impl Rig {
             calls: Calls(client.clone()),
             events: client.events(Filter::default()),
             run,
-            output: Output::new(Voice::Lines, stdout),
+            output: Output::new(Voice::Lines, stdout, Audience::Script),
         };
         let primary = Primary {
             thread: THREAD.to_owned(),

@@ -1,0 +1,156 @@
+//! The database of a home: whether it is sound, and whether this process could write to it.
+//!
+//! The invariant here: the database is read whole, and its write lock is taken and given back. Nothing
+//! is written to it. A file that cannot be looked at is never reported as absent.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use turnlane_store::{StoreError, sqlite};
+
+use super::home::bytes;
+use super::{Finding, Mark, Part};
+use crate::assembly::DATABASE;
+use crate::shown::text::quoted;
+
+/// The files that SQLite keeps beside a database.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+pub(super) fn look(part: &mut Part, home: &Path) {
+    let path = home.join(DATABASE);
+    let found = match fs::metadata(&path) {
+        // The access check reports it; opening a pipe would wait.
+        Ok(found) if !found.is_file() => None,
+        Ok(found) => Some(Ok(found.len() + size_beside(&path))),
+        Err(error) => Some(Err(error)),
+    };
+    let size = match found {
+        None => {
+            part.facts.insert("database".to_owned(), Value::Null);
+            return;
+        }
+        Some(Err(error)) => {
+            part.findings.push(unseen(&path, &error));
+            part.facts.insert("database".to_owned(), Value::Null);
+            return;
+        }
+        Some(Ok(size)) => size,
+    };
+    let mut facts = json!({"path": path, "bytes": size});
+    let sound = inspected(&path, size, &mut facts);
+    // A damaged database is not written to either; one finding is enough.
+    let finding = match sound.mark {
+        Mark::Yes => {
+            let written = sqlite::try_write(&path);
+            facts["writable"] = json!(written.is_ok());
+            match written {
+                Ok(()) => sound,
+                Err(error) => read_only(&path, &error),
+            }
+        }
+        Mark::Fine | Mark::Fix => sound,
+    };
+    part.findings.push(finding);
+    part.facts.insert("database".to_owned(), facts);
+}
+
+fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let name = path.as_os_str().to_owned();
+    BESIDE.into_iter().map(move |suffix| {
+        let mut name = name.clone();
+        name.push(suffix);
+        PathBuf::from(name)
+    })
+}
+
+/// What is stored is in the log too until it is copied.
+fn size_beside(path: &Path) -> u64 {
+    let sizes = beside(path).filter_map(|path| fs::metadata(path).ok());
+    sizes.map(|found| found.len()).sum()
+}
+
+fn unseen(path: &Path, error: &io::Error) -> Finding {
+    let shown = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => Finding::new(
+            Mark::Fine,
+            "database",
+            format!("{shown} does not exist yet; nothing is stored"),
+        ),
+        _ => Finding::new(
+            Mark::Fix,
+            "database",
+            format!("cannot read {shown}: {error}"),
+        )
+        .next("give yourself access to the home directory first"),
+    }
+}
+
+fn inspected(path: &Path, size: u64, facts: &mut Value) -> Finding {
+    let restore =
+        "stop every turnlane process, keep a copy of the file, and put a backup in its place";
+    match sqlite::inspect(path) {
+        Ok(found) if found.faults.is_empty() => {
+            facts["schema"] = json!(found.schema);
+            let text = format!("sound, {}, schema {}", bytes(size), found.schema);
+            Finding::new(Mark::Yes, "database", text)
+        }
+        Ok(found) => {
+            facts["schema"] = json!(found.schema);
+            facts["faults"] = json!(found.faults);
+            let first = found.faults.first().map(String::as_str).unwrap_or_default();
+            let text = format!("{} is damaged: {first}", path.display());
+            Finding::new(Mark::Fix, "database", text).next(restore)
+        }
+        Err(error) => {
+            let next = match &error {
+                StoreError::NewerSchema { .. } => {
+                    "use the version of turnlane that wrote it, or a newer one"
+                }
+                _ => restore,
+            };
+            let error = in_one_line(error);
+            facts["faults"] = json!([error]);
+            Finding::new(Mark::Fix, "database", error).next(next)
+        }
+    }
+}
+
+/// Names the files whose permissions keep this process from writing.
+fn read_only(path: &Path, error: &StoreError) -> Finding {
+    let files = std::iter::once(path.to_owned()).chain(beside(path));
+    let denied = |path: &PathBuf| {
+        let writes = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+        path.exists() && writes.is_err()
+    };
+    let denied: Vec<_> = files.filter(denied).collect();
+    if denied.is_empty() {
+        let text = format!("{} cannot be written: {}", path.display(), chain(error));
+        return Finding::new(Mark::Fix, "database", text)
+            .next("stop the process that holds it, or look at the disk, and try again");
+    }
+    let shown: Vec<_> = denied
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let named: Vec<_> = shown.iter().map(|path| quoted(path)).collect();
+    let text = format!("this user cannot write {}", shown.join(" and "));
+    let next = format!("run: chmod u+rw {}", named.join(" "));
+    Finding::new(Mark::Fix, "database", text).next(next)
+}
+
+fn in_one_line(error: StoreError) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
+fn chain(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
