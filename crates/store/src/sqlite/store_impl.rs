@@ -5,6 +5,9 @@
 //!
 //! The operations themselves are in the modules named after their subject.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use tokio::sync::watch;
 
 use super::fault::Fault;
@@ -66,6 +69,19 @@ impl SqliteStore {
         let doing = op.doing;
         self.write(op, move |db| {
             work(db).map_err(|fault| fault.while_trying_to(doing))
+        })
+    }
+
+    /// As [`change`](Self::change), for what deletes text of people: the log is emptied after it.
+    fn erase<T: Send + 'static>(
+        &self,
+        op: Op,
+        work: impl Fn(&Db<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Work<T> {
+        let shared = Arc::clone(&self.shared);
+        self.change(op, move |db| {
+            shared.erased.store(true, Ordering::Relaxed);
+            work(db)
         })
     }
 
@@ -145,12 +161,12 @@ impl Store for SqliteStore {
 
     fn delete_thread(&self, thread: ThreadId) -> Work<()> {
         let op = kept("delete a thread");
-        self.change(op, move |db| threads::delete(db, thread))
+        self.erase(op, move |db| threads::delete(db, thread))
     }
 
     fn revert_thread(&self, thread: ThreadId, from_turn_ord: i64, at_ms: i64) -> Work<()> {
         let op = kept("revert a thread");
-        self.change(op, move |db| {
+        self.erase(op, move |db| {
             threads::revert(db, thread, from_turn_ord, at_ms)
         })
     }

@@ -1,7 +1,8 @@
 //! Threads: made, changed, deleted, listed.
 //!
 //! The invariants here: a thread and its lane are made and deleted together; a thread that a live
-//! worker owns is changed by nobody else; a list goes on behind a place, not behind a count.
+//! worker owns is changed by nobody else; a name that is given is unique among the threads that are not
+//! archived, as far as this version gave them; a list goes on behind a place, not behind a count.
 //!
 //! What a turn changes of its thread is written in `turns`; copies are made in `forks`.
 
@@ -49,6 +50,9 @@ pub(super) fn insert(
     if thread(db, new.id)?.is_some() {
         return Err(StoreError::ThreadExists(new.id).into());
     }
+    if let Some(name) = &new.name {
+        refuse_taken(db, name, new.id)?;
+    }
     let listed = match new.listed {
         Listed::Yes => true,
         Listed::FromFirstTurn => false,
@@ -88,10 +92,14 @@ pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<Threa
         Some(false) if !lane.archived => return Err(StoreError::NotArchived(change.thread).into()),
         Some(_) | None => {}
     }
+    let stored = find_thread(db, change.thread)?;
     if let Some(were) = &change.settings_were
-        && find_thread(db, change.thread)?.settings != *were
+        && stored.settings != *were
     {
         return Err(StoreError::SettingsChanged(change.thread).into());
+    }
+    if let Some(name) = name_to_check(&stored, change) {
+        refuse_taken(db, name, change.thread)?;
     }
     execute(
         db,
@@ -119,6 +127,32 @@ pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<Threa
         value: find_thread(db, change.thread)?,
         lane: lane.view(db)?,
     })
+}
+
+/// The name that a change would newly give to a thread that is not archived then.
+///
+/// A name that the thread keeps is not checked: earlier versions let two threads share one.
+fn name_to_check<'a>(stored: &'a ThreadRow, change: &'a ThreadChange) -> Option<&'a str> {
+    let name = match &change.name {
+        Some(name) => name.as_deref(),
+        None => stored.name.as_deref(),
+    };
+    let archived = change.archived.unwrap_or(stored.archived);
+    let is_new = stored.archived || name != stored.name.as_deref();
+    name.filter(|_| !archived && is_new)
+}
+
+/// Refuses a name that another thread has which is not archived.
+fn refuse_taken(db: &Db<'_>, name: &str, thread: ThreadId) -> Result<(), Fault> {
+    const TAKEN: &str = "SELECT id FROM thread \
+         WHERE name = ?1 AND name IS NOT NULL AND archived = 0 AND id <> ?2 LIMIT 1";
+    match first(db, TAKEN, params![name, thread], |row| row.get(0))? {
+        None => Ok(()),
+        Some(thread) => {
+            let name = name.to_owned();
+            Err(StoreError::NameInUse { name, thread }.into())
+        }
+    }
 }
 
 /// Deletes a thread that is nobody's or ours and runs nothing, with all it has.
