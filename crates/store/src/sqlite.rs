@@ -48,6 +48,7 @@ mod task;
 mod tests;
 mod threads;
 mod turns;
+mod upkeep;
 mod values;
 mod waiting;
 mod worker_life;
@@ -77,6 +78,9 @@ use waiting::{WAITING_MAX, Waiting};
 use worker_lock::{LockState, WorkerLocks};
 
 pub use inspect::{Inspection, inspect};
+pub use upkeep::{
+    Check, Size, UnjudgedLane, backup, check, compact, size, unjudged_lanes,
+};
 pub use options::{LogAtClose, Options, ROOM_NEEDED_BYTES};
 
 /// A store in one SQLite file.

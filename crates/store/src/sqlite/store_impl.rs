@@ -26,7 +26,7 @@ use crate::queue::{
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::store::{Store, Work};
 use crate::thread::{
-    Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
     Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
@@ -373,6 +373,15 @@ impl Store for SqliteStore {
     /// One durable operation that writes nothing, and so syncs nothing, when no lane waits so.
     fn end_endless_waits(&self) -> Work<u32> {
         self.change(kept("end endless waits"), owner::end_endless_waits)
+    }
+
+    fn idle_threads(&self, query: IdleQuery) -> Work<Vec<IdleThread>> {
+        self.find("find idle threads", move |db| threads::idle_since(db, query))
+    }
+
+    fn delete_if_idle(&self, thread: ThreadId, before_ms: i64) -> Work<bool> {
+        let op = kept("delete an idle thread");
+        self.erase(op, move |db| threads::delete_if_idle(db, thread, before_ms))
     }
 
     fn prune(&self, ended_before_ms: i64) -> Work<u32> {

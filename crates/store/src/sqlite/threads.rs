@@ -12,13 +12,13 @@ use super::Db;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::rows;
-use super::statement::{execute, first};
+use super::statement::{all, execute, first};
 use crate::error::StoreError;
 use crate::ids::ThreadId;
 use crate::json::Json;
 use crate::lane::Changed;
 use crate::thread::{
-    Direction, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
+    Direction, IdleQuery, IdleScope, IdleThread, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
     ThreadSort,
 };
 
@@ -160,6 +160,48 @@ pub(super) fn delete(db: &Db<'_>, thread: ThreadId) -> Result<(), Fault> {
     idle(db, thread)?;
     execute(db, "DELETE FROM thread WHERE id = ?1", params![thread])?;
     Ok(())
+}
+
+const IDLE: &str = include_str!("sql/idle_threads.sql");
+
+fn idle_thread(row: &rusqlite::Row<'_>) -> rusqlite::Result<IdleThread> {
+    Ok(IdleThread {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        archived: row.get(2)?,
+        last_ms: row.get(3)?,
+    })
+}
+
+/// Threads that nothing happened on for a while and that nobody else uses, the oldest first.
+pub(super) fn idle_since(db: &Db<'_>, query: IdleQuery) -> Result<Vec<IdleThread>, Fault> {
+    let also = match query.scope {
+        IdleScope::Archived => 1,
+        IdleScope::All => 0,
+    };
+    let values = params![query.before_ms, also, None::<ThreadId>, query.limit];
+    let mut found = Vec::new();
+    for idle in all(db, IDLE, values, idle_thread)? {
+        if Lane::find(db, idle.id)?.held_elsewhere(db).is_none() {
+            found.push(idle);
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes a thread if it is still idle; whether it was.
+pub(super) fn delete_if_idle(
+    db: &Db<'_>,
+    thread: ThreadId,
+    before_ms: i64,
+) -> Result<bool, Fault> {
+    let values = params![before_ms, 0, thread, 1];
+    let found = all(db, IDLE, values, idle_thread)?;
+    if found.is_empty() || Lane::find(db, thread)?.held_elsewhere(db).is_some() {
+        return Ok(false);
+    }
+    execute(db, "DELETE FROM thread WHERE id = ?1", params![thread])?;
+    Ok(true)
 }
 
 /// Deletes the turns from this number on from a thread that is nobody's or ours and runs nothing.
