@@ -11,6 +11,7 @@ mod reach;
 mod run;
 mod serve;
 mod shared;
+mod store;
 mod thread;
 mod tools;
 mod usage;
@@ -33,9 +34,12 @@ pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
 pub(crate) use serve::Serve;
 pub(crate) use shared::{Answer, Text};
+pub(crate) use store::{
+    StoreArgs, StoreBackup, StoreCheck, StoreCommand, StoreCompact, StorePrune,
+};
 pub(crate) use thread::{
-    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
-    ThreadShow, ThreadStop, ThreadTail,
+    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRelease, ThreadRename,
+    ThreadRm, ThreadShortcut, ThreadShow, ThreadStop, ThreadTail,
 };
 pub(crate) use tools::{CompletionsArgs, ManArgs, ShellArg};
 
@@ -130,6 +134,9 @@ pub(crate) enum Command {
     /// Whatever a command starts is ended with it: on request, when its client goes away, and when
     /// this server dies.
     ExecServer(Box<ExecServer>),
+
+    /// Keep the database: back it up, check it, delete old threads, make it smaller
+    Store(StoreArgs),
 
     /// What is the matter: our folder, its database and daemon, the settings, this machine
     ///

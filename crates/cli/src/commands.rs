@@ -12,4 +12,5 @@ pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod store;
 pub(crate) mod thread;

@@ -71,6 +71,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return commands::thread::run(shortcut.whole(), &args.config);
         }
         Command::Demo(options) => return commands::demo::run(&options),
+        Command::Store(options) => return commands::store::run(options),
         Command::Doctor(options) => return commands::doctor::run(&options, &args.config),
         Command::Completions(options) => commands::completions::run(&options)?,
         Command::Man(options) => commands::man::run(&options)?,

@@ -151,6 +151,14 @@ impl Session {
         }
     }
 
+    /// The home whose threads these are; none for a server that was named.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Home(home) => Some(home),
+            Place::Elsewhere => None,
+        }
+    }
+
     /// Whether paths here mean the same to the server.
     pub(crate) fn shares_files(&self) -> bool {
         self.place != Place::Elsewhere

@@ -78,10 +78,8 @@ use waiting::{WAITING_MAX, Waiting};
 use worker_lock::{LockState, WorkerLocks};
 
 pub use inspect::{Inspection, inspect};
-pub use upkeep::{
-    Check, Size, UnjudgedLane, backup, check, compact, size, unjudged_lanes,
-};
 pub use options::{LogAtClose, Options, ROOM_NEEDED_BYTES};
+pub use upkeep::{Check, Size, UnjudgedLane, backup, check, compact, size, unjudged_lanes};
 
 /// A store in one SQLite file.
 ///

@@ -26,7 +26,8 @@ use crate::queue::{
 };
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::thread::{
-    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
+    ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
     Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,

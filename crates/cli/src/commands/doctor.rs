@@ -9,6 +9,7 @@ mod home;
 mod machine;
 mod sandbox;
 mod settings;
+mod store;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::args::{Answer, Doctor};
 use crate::runtime;
 use crate::shown::{Form, Ink, Screen, out};
+pub(super) use home::bytes;
 
 /// What was found about one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

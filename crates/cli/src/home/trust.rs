@@ -292,7 +292,7 @@ fn type_in_words(found: FileType) -> &'static str {
 }
 
 /// The path as a word of a shell.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+,@%".contains(char);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -79,11 +79,7 @@ impl Disk {
             && let Err(error) = ballast.put()
         {
             if error.kind() != io::ErrorKind::StorageFull {
-                return Err(filesystem::refused(
-                    error,
-                    place.name(),
-                    "put the ballast",
-                ));
+                return Err(filesystem::refused(error, place.name(), "put the ballast"));
             }
             full = Some(Arc::new(error));
         }

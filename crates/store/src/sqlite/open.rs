@@ -69,8 +69,9 @@ impl SqliteStore {
             free_again_bytes,
             log_at_close,
         } = options;
-        let path = filesystem::settle(&path)
-            .map_err(|error| filesystem::refused(error, &path, "find the folder of the database"))?;
+        let path = filesystem::settle(&path).map_err(|error| {
+            filesystem::refused(error, &path, "find the folder of the database")
+        })?;
         filesystem::refuse_network(&path)?;
         filesystem::make_private(&path)
             .map_err(|error| filesystem::refused(error, &path, "make the database file"))?;

@@ -26,7 +26,8 @@ use crate::queue::{
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::store::{Store, Work};
 use crate::thread::{
-    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
+    ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
     Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
@@ -376,7 +377,9 @@ impl Store for SqliteStore {
     }
 
     fn idle_threads(&self, query: IdleQuery) -> Work<Vec<IdleThread>> {
-        self.find("find idle threads", move |db| threads::idle_since(db, query))
+        self.find("find idle threads", move |db| {
+            threads::idle_since(db, query)
+        })
     }
 
     fn delete_if_idle(&self, thread: ThreadId, before_ms: i64) -> Work<bool> {

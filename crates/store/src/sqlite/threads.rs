@@ -18,8 +18,8 @@ use crate::ids::ThreadId;
 use crate::json::Json;
 use crate::lane::Changed;
 use crate::thread::{
-    Direction, IdleQuery, IdleScope, IdleThread, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
-    ThreadSort,
+    Direction, IdleQuery, IdleScope, IdleThread, Listed, NewThread, Page, ThreadChange,
+    ThreadPlace, ThreadQuery, ThreadRow, ThreadSort,
 };
 
 /// One thread that must be there.
@@ -190,11 +190,7 @@ pub(super) fn idle_since(db: &Db<'_>, query: IdleQuery) -> Result<Vec<IdleThread
 }
 
 /// Deletes a thread if it is still idle; whether it was.
-pub(super) fn delete_if_idle(
-    db: &Db<'_>,
-    thread: ThreadId,
-    before_ms: i64,
-) -> Result<bool, Fault> {
+pub(super) fn delete_if_idle(db: &Db<'_>, thread: ThreadId, before_ms: i64) -> Result<bool, Fault> {
     let values = params![before_ms, 0, thread, 1];
     let found = all(db, IDLE, values, idle_thread)?;
     if found.is_empty() || Lane::find(db, thread)?.held_elsewhere(db).is_some() {

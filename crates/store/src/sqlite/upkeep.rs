@@ -212,7 +212,9 @@ fn promises(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut rows = foreign.query([])?;
     while let Some(row) = rows.next()? {
         let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-        problems.push(format!("a row of {table} refers to a missing row of {parent}"));
+        problems.push(format!(
+            "a row of {table} refers to a missing row of {parent}"
+        ));
         if problems.len() >= BROKEN_MAX as usize {
             break;
         }

@@ -12,11 +12,11 @@
 //! A lock file of another user cannot be opened; whether its worker lives is then decided by
 //! `worker_life`. What becomes of a dead worker's lanes is decided by recovery.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::FlockOperation;

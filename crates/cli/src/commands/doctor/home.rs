@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use tokio::net::UnixStream;
-use turnlane_store::sqlite;
+use turnlane_store::{StoreError, sqlite};
 
 use super::{Finding, Mark, Part};
 use crate::assembly::DATABASE;
@@ -32,6 +32,7 @@ pub(super) async fn look(screen: &Screen) -> Vec<Part> {
             folder(&mut part, &home);
             access(&mut part, &home);
             database(&mut part, &home);
+            super::store::waiting_lanes(&mut part, &home.join(DATABASE));
             daemon(&mut part, &home, screen).await;
         }
         Err(error) => {
@@ -117,7 +118,7 @@ fn try_to_write(folder: &Path) -> io::Result<()> {
 
 fn database(part: &mut Part, home: &Path) {
     let path = home.join(DATABASE);
-    let size = fs::metadata(&path).map(|file| file.len());
+    let size = sqlite::size(&path).map(sqlite::Size::total_bytes);
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         // Told as a fault of the home; opening a pipe would wait.
         part.facts.insert("database".to_owned(), Value::Null);
@@ -146,9 +147,13 @@ fn database(part: &mut Part, home: &Path) {
             Finding::new(Mark::Broken, "database", text).next(restore)
         }
         Err(error) => {
-            let error = anyhow::anyhow!("{error}");
-            facts["faults"] = json!([format!("{error:#}")]);
-            Finding::new(Mark::Broken, "database", format!("{error:#}")).next(restore)
+            facts["faults"] = json!([error.to_string()]);
+            let found = Finding::new(Mark::Broken, "database", error.to_string());
+            match error {
+                // The sentence itself says what to do.
+                StoreError::NewerSchema { .. } => found,
+                _ => found.next(restore),
+            }
         }
     };
     part.findings.push(found);
@@ -181,7 +186,7 @@ async fn daemon(part: &mut Part, home: &Path, screen: &Screen) {
 }
 
 /// `512 B`, `1.5 GB`.
-fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     let mut left = count;
     let mut rest = 0;
     let mut unit = "B";

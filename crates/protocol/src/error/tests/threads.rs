@@ -195,7 +195,8 @@ fn errors_about_what_cannot_be_done_here_are_exact() {
         (
             ErrorObject::not_writable("/h/turnlane.db", "Permission denied (os error 13)"),
             INTERNAL_ERROR,
-            "cannot write /h/turnlane.db: Permission denied (os error 13); nothing was recorded".into(),
+            "cannot write /h/turnlane.db: Permission denied (os error 13); nothing was recorded"
+                .into(),
             json!({"reason": "notWritable", "path": "/h/turnlane.db"}),
         ),
         row(
