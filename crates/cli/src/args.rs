@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod shared;
 mod status;
+mod store;
 mod thread;
 mod tools;
 mod usage;
@@ -36,9 +37,12 @@ pub(crate) use run::RunArgs;
 pub(crate) use serve::{Serve, ServeCommand, ServeStatus, ServeStop};
 pub(crate) use shared::{Answer, Text};
 pub(crate) use status::StatusArgs;
+pub(crate) use store::{
+    StoreArgs, StoreBackup, StoreCheck, StoreCommand, StoreCompact, StorePrune,
+};
 pub(crate) use thread::{
-    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRm, ThreadShortcut,
-    ThreadShow, ThreadStop, ThreadTail,
+    SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadList, ThreadRelease, ThreadRename,
+    ThreadRm, ThreadShortcut, ThreadShow, ThreadStop, ThreadTail,
 };
 pub(crate) use tools::{CompletionsArgs, ManArgs, ShellArg};
 
@@ -142,6 +146,9 @@ pub(crate) enum Command {
     /// this server dies.
     ExecServer(Box<ExecServer>),
 
+    /// Keep the database: back it up, check it, delete old threads, make it smaller
+    Store(StoreArgs),
+
     /// Check the installation: home directory, database, daemon, configuration, provider, sandbox
     ///
     /// Everything is tried, nothing is guessed from versions, nothing is changed. The database is read
@@ -174,8 +181,10 @@ impl Command {
             Self::AppServer(app_server) => app_server.command.is_none(),
             Self::Queue(queue) => matches!(queue.command, QueueCommand::Add(_)),
             Self::Demo(_)
+            | Self::Status(_)
             | Self::Thread(_)
             | Self::Approvals(_)
+            | Self::Store(_)
             | Self::Completions(_)
             | Self::Man(_)
             | Self::Shortcut(_) => false,

@@ -281,6 +281,10 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         },
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
+        retention: match kind {
+            Kind::Serve { .. } => server.retention,
+            Kind::AppServer | Kind::Exec | Kind::Desk => None,
+        },
         losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,
         unattended_timeout: server.unattended_timeout,

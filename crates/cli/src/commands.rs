@@ -13,4 +13,5 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod thread;

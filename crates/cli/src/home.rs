@@ -7,12 +7,13 @@ pub(crate) mod trust;
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::{Access, access};
 use turnlane_store::StoreError;
+use turnlane_store::sqlite::ROOM_NEEDED_BYTES;
 
 use trust::Kind;
 
@@ -85,13 +86,50 @@ pub(crate) fn make(home: &Path) -> anyhow::Result<()> {
     Ok(trust::check(home, Kind::Directory)?)
 }
 
+/// What to type when a path cannot be written.
+fn mend(path: &Path) -> String {
+    let name = trust::quoted(path);
+    let me = rustix::process::geteuid().as_raw();
+    match std::fs::symlink_metadata(path).map(|found| found.uid()) {
+        Ok(owner) if owner != me => format!(
+            "it belongs to user {owner}: run turnlane as that user, or take it over with \
+             `sudo chown {me} {name}`"
+        ),
+        Ok(_) | Err(_) => format!("make it writable with `chmod u+rwX {name}`"),
+    }
+}
+
+/// What to do about a database that cannot be used as it is.
+pub(crate) fn advice(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref()? {
+        StoreError::NoSchema { .. } => Some(
+            "keep a copy of the file, and put a backup made by `turnlane store backup` in its place",
+        ),
+        _ => None,
+    }
+}
+
 /// The same error with what to do about it, where the folder cannot be written in.
 pub(crate) fn explained(error: anyhow::Error, home: &Path) -> anyhow::Error {
     let writable = "make it writable, or name another folder in TURNLANE_HOME";
-    let room = "free some space and repeat the command";
+    let needed = ROOM_NEEDED_BYTES >> 20;
+    let room = format!("free some space ({needed} MiB or more) and repeat the command");
     if let Some(StoreError::DiskFull { .. }) = error.downcast_ref() {
         // The first of the chain is what was tried, the rest is the database's way to say it.
         return anyhow!("{error}: the disk is full; {room}");
+    }
+    if let Some(StoreError::NotWritable { path, source }) = error.downcast_ref() {
+        let denied = source
+            .downcast_ref::<io::Error>()
+            .is_some_and(|system| system.kind() == ErrorKind::PermissionDenied);
+        if denied {
+            let shown = path.display();
+            let mend = mend(path);
+            return anyhow!("cannot write {shown}: {source}\n  {mend}");
+        }
+    }
+    if let Some(next) = advice(&error) {
+        return anyhow!("{error:#}\n  {next}");
     }
     let system = error.chain().find_map(|cause| cause.downcast_ref());
     match system.map(io::Error::kind) {

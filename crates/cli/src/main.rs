@@ -74,6 +74,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             return commands::thread::run(shortcut.whole(), &[]);
         }
         Command::Demo(options) => return commands::demo::run(&options),
+        Command::Store(options) => return commands::store::run(options),
         Command::Doctor(options) => {
             let config = config(&options.config);
             return commands::doctor::run(&options, &config);

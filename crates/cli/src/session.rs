@@ -115,14 +115,6 @@ impl Session {
         typed.insert(id.to_owned(), word.to_owned());
     }
 
-    /// The home whose threads these are; none where a server was named.
-    pub(crate) fn home(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Home(home) => Some(home),
-            Place::Elsewhere => None,
-        }
-    }
-
     async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
         if let Some(elsewhere) = Elsewhere::named(reach)? {
             let linked = elsewhere.link(builder()).await?;
@@ -182,6 +174,14 @@ impl Session {
                 "--cd {} is a directory of the server\n  name it from the root, beginning with `/`",
                 given.display()
             ),
+        }
+    }
+
+    /// The home whose threads these are; none for a server that was named.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Home(home) => Some(home),
+            Place::Elsewhere => None,
         }
     }
 

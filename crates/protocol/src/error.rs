@@ -292,6 +292,8 @@ reasons! {
     Archived = "archived",
     /// Another live worker owns the thread.
     OwnedElsewhere = "ownedElsewhere",
+    /// Another thread that is not archived has the name.
+    NameInUse = "nameInUse",
     /// No such turn.
     TurnNotFound = "turnNotFound",
     /// Not a cursor of this list.
@@ -352,6 +354,8 @@ reasons! {
     Overloaded = "overloaded",
     /// The store cannot grow.
     DiskFull = "diskFull",
+    /// The system does not let the server write its store.
+    NotWritable = "notWritable",
     /// Another process holds a lock on the database.
     DatabaseLocked = "databaseLocked",
     /// Our own failure.

@@ -24,6 +24,7 @@ use crate::lane::{recovery, rows};
 use crate::lanes::Lanes;
 use crate::notice::{Notice, NoticeBody};
 use crate::options::Drain;
+use crate::retention;
 use crate::shared::Shared;
 
 /// How often the store is looked at without a hint, and how soon a dead worker is noticed.
@@ -112,6 +113,17 @@ impl Dispatcher {
             Ok(0) => {}
             Ok(pruned) => tracing::debug!(pruned, "ended rows were removed"),
             Err(error) => tracing::warn!(%error, "ended rows could not be removed"),
+        }
+        let Some(retention) = self.shared.options.retention else {
+            return;
+        };
+        let now_ms = self.shared.clock.now_ms();
+        match retention::apply(&*self.shared.store, retention, now_ms).await {
+            Ok(0) => {}
+            Ok(deleted) => {
+                tracing::info!(deleted, "archived threads were deleted by store.retention")
+            }
+            Err(error) => tracing::warn!(%error, "archived threads could not be deleted"),
         }
     }
 }

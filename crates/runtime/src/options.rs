@@ -24,6 +24,8 @@ pub struct Options {
     pub unload_after: Duration,
     /// For how long the keys of ended rows are remembered.
     pub dedupe_window: Duration,
+    /// Archived threads that nothing happened on for this long are deleted; none are without it.
+    pub retention: Option<Duration>,
     /// How often a row may lose its worker between claim and hand-over.
     pub losses_max: u32,
     /// How long a turn may take that says nothing about it; none when there is no limit.
@@ -48,6 +50,7 @@ impl Default for Options {
             max_running: 32,
             unload_after: Duration::from_mins(30),
             dedupe_window: Duration::from_hours(24),
+            retention: None,
             losses_max: 3,
             turn_timeout: None,
             approval_timeout: None,

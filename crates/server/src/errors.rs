@@ -204,6 +204,9 @@ pub(crate) fn of_store(error: &StoreError, about: &About) -> ErrorObject {
     match error {
         StoreError::ThreadNotFound(_) | StoreError::NotArchived(_) => missing(about),
         StoreError::Archived(id) => ErrorObject::archived(&id.to_string()),
+        StoreError::NameInUse { name, thread } => {
+            ErrorObject::name_in_use(name, &thread.to_string())
+        }
         StoreError::TurnInProgress(turn) => ErrorObject::turn_in_progress(&turn.to_string()),
         StoreError::Busy(_) => ErrorObject::busy(None),
         StoreError::OwnedElsewhere { worker, .. } => owned_elsewhere(about, Some(*worker)),
@@ -218,6 +221,9 @@ pub(crate) fn of_store(error: &StoreError, about: &About) -> ErrorObject {
         }
         StoreError::QueueFull { max_depth } => ErrorObject::queue_full(u64::from(*max_depth)),
         StoreError::DiskFull { source } => ErrorObject::disk_full(&source.to_string()),
+        StoreError::NotWritable { path, source } => {
+            ErrorObject::not_writable(&path.display().to_string(), &source.to_string())
+        }
         StoreError::Locked { holder, .. } => {
             let (pid, program) = (holder.pid, holder.program.as_deref());
             ErrorObject::database_locked(&holder.to_string(), pid, program)

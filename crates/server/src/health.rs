@@ -23,6 +23,14 @@ const WRITES_OFF: &str = "writing to the disk failed too often: nothing is recor
 /// The disk was full.
 const GOOD: &str = "there is room on the disk again: queued turns go on";
 
+/// The system does not let us write. The path is named in the log and in the errors of refused
+/// requests, not here: `/readyz` is answered without a token.
+const NOT_WRITABLE: &str = "the database cannot be written: nothing is recorded until its permissions \
+     are mended; the log names the file";
+
+/// The permissions were mended.
+const WRITABLE: &str = "the database can be written again: queued turns go on";
+
 /// Another process locks the database. It is named in the log and in the errors of refused requests,
 /// not here: `/readyz` is answered without a token.
 const LOCKED: &str = "another process holds a lock on the database: nothing is recorded until it \
@@ -46,6 +54,7 @@ impl Server {
             Health::Good => Ok(()),
             Health::Full => Err("not ready: the disk is full"),
             Health::Locked => Err("not ready: another process holds a lock on the database"),
+            Health::NotWritable => Err("not ready: the database cannot be written"),
             Health::WritesOff => Err("not ready: writing to the disk failed"),
         }
     }
@@ -56,6 +65,7 @@ impl Server {
             Health::Good => None,
             Health::Full => Some(FULL),
             Health::Locked => Some(LOCKED),
+            Health::NotWritable => Some(NOT_WRITABLE),
             Health::WritesOff => Some(WRITES_OFF),
         }
     }
@@ -97,9 +107,11 @@ pub(crate) fn watch(shared: &Arc<Shared>) {
             let now = health.borrow_and_update().clone();
             let text = match now {
                 Health::Good if before == Health::Locked => UNLOCKED,
+                Health::Good if before == Health::NotWritable => WRITABLE,
                 Health::Good => GOOD,
                 Health::Full => FULL,
                 Health::Locked => LOCKED,
+                Health::NotWritable => NOT_WRITABLE,
                 Health::WritesOff => WRITES_OFF,
             };
             before = now;

@@ -39,6 +39,10 @@ mod watcher;
 
 pub use answers::{Facts, Key};
 pub use embedded::{Embedded, EmbeddedConfig, EmbeddedError};
+/// Copies of files that queued turns named, for commands that delete threads without a server.
+pub use handlers::thread_queue::{
+    of_thread as attachments_of, remove_of_thread as remove_attachments,
+};
 pub use listening::Door;
 pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
 #[doc(hidden)]

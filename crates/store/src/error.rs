@@ -54,6 +54,14 @@ pub enum StoreError {
     /// The thread is not put away.
     #[error("thread {0} is not archived")]
     NotArchived(ThreadId),
+    /// Another thread that is not archived has this name.
+    #[error("thread {thread} has the name {name:?}")]
+    NameInUse {
+        /// The name.
+        name: String,
+        /// The thread that has it.
+        thread: ThreadId,
+    },
     /// The settings are others than the caller thought: read them again.
     #[error("the settings of thread {0} were changed by somebody else")]
     SettingsChanged(ThreadId),
@@ -151,11 +159,22 @@ pub enum StoreError {
     #[error("the store is closed")]
     Closed,
 
+    /// The system does not let this process write a file of the database. The store goes on by
+    /// itself when the permissions are mended.
+    #[error("{path} cannot be written")]
+    NotWritable {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system or the database said.
+        #[source]
+        source: Source,
+    },
+
     // The store cannot be opened: a person must act.
     /// The database was written by a later version.
     #[error(
         "the database {path} has schema {found}, this version knows {known}; \
-         start the version that wrote it, or a later one"
+         use the newer turnlane that wrote it, or name another directory in TURNLANE_HOME"
     )]
     NewerSchema {
         /// The database.
@@ -169,6 +188,15 @@ pub enum StoreError {
     #[error("{path} is not a Turnlane database")]
     NotOurs {
         /// The file.
+        path: PathBuf,
+    },
+    /// The file has tables but no schema number: it was damaged, or copied only in part.
+    #[error(
+        "the database {path} holds tables but no schema number, so it was damaged or copied in part; \
+         nothing was changed in it"
+    )]
+    NoSchema {
+        /// The database.
         path: PathBuf,
     },
     /// File locks and shared memory do not work across machines.

@@ -72,4 +72,4 @@ pub use error::{LockHolder, Source, StoreError};
 pub use ids::{ApprovalId, Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
 pub use json::Json;
 pub use store::{Store, Work};
-pub use worker::{Health, Worker};
+pub use worker::{Health, Unjudged, Worker, WorkerLife};

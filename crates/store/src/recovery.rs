@@ -38,6 +38,8 @@ pub enum Whose {
     Of(WorkerId),
     /// One lane, whoever owns it: whoever asks has made sure that nothing runs in it.
     Lane(ThreadId),
+    /// One lane, unless its owner is known to be alive: then it is refused as owned elsewhere.
+    LaneUnlessAlive(ThreadId),
 }
 
 /// A row that a dead worker left claimed, started or being decided.

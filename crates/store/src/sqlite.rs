@@ -48,8 +48,10 @@ mod task;
 mod tests;
 mod threads;
 mod turns;
+mod upkeep;
 mod values;
 mod waiting;
+mod worker_life;
 mod worker_lock;
 mod writer;
 
@@ -57,7 +59,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use rusqlite::Connection;
@@ -65,18 +67,19 @@ use tokio::sync::{oneshot, watch};
 
 use crate::census::Times;
 use crate::error::StoreError;
-use crate::ids::WorkerId;
+use crate::ids::{ThreadId, WorkerId};
 use crate::store::Work;
 use crate::turn::Level;
-use crate::worker::Health;
+use crate::worker::{Health, WorkerLife};
 use batch::Job;
 use sync_times::SyncTimes;
 use task::{Task, task};
 use waiting::{WAITING_MAX, Waiting};
-use worker_lock::WorkerLocks;
+use worker_lock::{LockState, WorkerLocks};
 
 pub use inspect::{Inspection, inspect, try_write};
-pub use options::{LogAtClose, Options};
+pub use options::{LogAtClose, Options, ROOM_NEEDED_BYTES};
+pub use upkeep::{Check, Size, UnjudgedLane, backup, check, compact, size, unjudged_lanes};
 
 /// A store in one SQLite file.
 ///
@@ -98,7 +101,28 @@ pub(crate) struct Db<'a> {
 impl Db<'_> {
     /// Whether a worker can never write again. This worker is never dead.
     pub(crate) fn is_dead(&self, worker: WorkerId) -> bool {
-        worker != self.me && self.locks.is_dead(worker)
+        self.life(worker) == WorkerLife::Dead
+    }
+
+    /// Whether a worker may still write; this worker may.
+    pub(crate) fn life(&self, worker: WorkerId) -> WorkerLife {
+        if worker == self.me {
+            return WorkerLife::Alive;
+        }
+        let lock_file = match self.locks.state(worker) {
+            LockState::Free => return WorkerLife::Dead,
+            LockState::Held => return WorkerLife::Alive,
+            LockState::Denied(lock_file) => lock_file,
+        };
+        // A record that cannot be read says nothing.
+        let row = owner::worker(self, worker).ok().flatten();
+        let evidence = worker_life::evidence(row.as_ref(), &lock_file);
+        worker_life::judge(row.as_ref(), &evidence)
+    }
+
+    /// Whether this lane's undecided owner is told for the first time.
+    pub(crate) fn tells_first(&self, thread: ThreadId) -> bool {
+        self.locks.tells_first(thread)
     }
 }
 
@@ -160,6 +184,8 @@ struct Shared {
     health: watch::Sender<Health>,
     foreign: watch::Sender<u64>,
     tally: Tally,
+    // Set by operations that delete what people wrote; cleared by the writer.
+    erased: AtomicBool,
 }
 
 impl Shared {
@@ -173,6 +199,7 @@ impl Shared {
             health: watch::Sender::new(health),
             foreign: watch::Sender::new(0),
             tally: Tally::default(),
+            erased: AtomicBool::new(false),
         }
     }
 
@@ -316,7 +343,7 @@ impl SqliteStore {
         let shared = Arc::clone(&self.shared);
         move |workers| {
             for worker in workers.iter().filter(|worker| **worker != shared.me) {
-                shared.locks.forget(*worker);
+                shared.locks.forget_dead(*worker);
             }
         }
     }

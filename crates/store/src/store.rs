@@ -26,7 +26,8 @@ use crate::queue::{
 };
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::thread::{
-    Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
+    ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
     Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
@@ -219,6 +220,13 @@ pub trait Store: Send + Sync + 'static {
     /// Ends waits without a time of lanes that are nobody's: a restart counts as somebody having
     /// acted. Durable when there were any.
     fn end_endless_waits(&self) -> Work<u32>;
+
+    /// Threads that nothing happened on for a while, the oldest first.
+    fn idle_threads(&self, query: IdleQuery) -> Work<Vec<IdleThread>>;
+
+    /// Deletes a thread with all it has if it is nobody's or ours, nothing waits, runs or asks there,
+    /// and nothing happened on it since that time; else changes nothing and is false. Durable.
+    fn delete_if_idle(&self, thread: ThreadId, before_ms: i64) -> Work<bool>;
 
     /// Deletes at most 1,000 rows that ended before that time; the number of deleted ones. Visible.
     fn prune(&self, ended_before_ms: i64) -> Work<u32>;

@@ -243,6 +243,39 @@ pub struct ThreadPlace {
     pub thread: ThreadId,
 }
 
+/// Threads that nothing happened on for a while, of which nothing waits, runs or asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleQuery {
+    /// Nothing happened on them since this time.
+    pub before_ms: i64,
+    /// Archived ones only, or all.
+    pub scope: IdleScope,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// Which idle threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleScope {
+    /// Those that are archived.
+    Archived,
+    /// All.
+    All,
+}
+
+/// A thread that nothing happened on for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleThread {
+    /// The thread.
+    pub id: ThreadId,
+    /// What people call it.
+    pub name: Option<String>,
+    /// Whether it is archived.
+    pub archived: bool,
+    /// When something last happened on it.
+    pub last_ms: i64,
+}
+
 /// A part of a list, and the place to go on from when there is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T, P> {

@@ -31,6 +31,7 @@ Examples:
   turnlane thread show nightly --answers      only the answers
   turnlane thread tail 5b1d07e4               what happens on it, live
   turnlane thread fork 5b1d07e4 --name try
+  turnlane thread rename 5b1d07e4 docs
   turnlane thread list --json | jq -r .id     one JSON object per thread
 
   turnlane thread list --server ws://127.0.0.1:7071 --token-file box.token
@@ -83,6 +84,19 @@ pub(crate) enum ThreadCommand {
     /// threadId and done.
     #[command(alias = "delete")]
     Rm(ThreadRm),
+    /// Give a thread another name
+    ///
+    /// A name belongs to one thread at a time; archiving a thread frees its name. With --json one
+    /// object: threadId and name.
+    Rename(ThreadRename),
+    /// Free a thread whose owner has ended in a way that cannot be seen from here
+    ///
+    /// Threads of dead processes are taken over by themselves. This is for a process of another user or
+    /// machine of which that cannot be decided; `turnlane doctor` names such threads. The turn that ran
+    /// there is interrupted, and its queued turn follows its rule for crashes. Refused while the owner is
+    /// known to be alive. At a terminal it asks first; elsewhere it needs --yes. With --json one object:
+    /// threadId, done (`released` or `unowned`) and interrupted.
+    Release(ThreadRelease),
 }
 
 /// Commands of `turnlane thread` that also work without that word, since servers name them so in
@@ -213,6 +227,32 @@ pub(crate) struct SomeThreads {
     /// Threads: ids, beginnings or ends of ids (8 characters or more), or names
     #[arg(value_name = "THREAD", required = true)]
     pub(crate) threads: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadRename {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// The new name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadRelease {
+    #[command(flatten)]
+    pub(crate) which: OneThread,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 
     #[command(flatten)]
     pub(crate) answer: Answer,

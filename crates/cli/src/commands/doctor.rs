@@ -13,6 +13,7 @@ mod home;
 mod machine;
 mod sandbox;
 mod settings;
+mod store;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::args::{Answer, Doctor};
 use crate::runtime;
 use crate::shown::{Form, Ink, Screen, out};
+pub(super) use home::bytes;
 
 /// The verdict on one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

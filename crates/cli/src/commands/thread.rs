@@ -5,23 +5,24 @@
 //!
 //! Listing, showing and following have files of their own.
 
+pub(super) mod confirm;
 pub(super) mod list;
 mod live;
 pub(super) use live::about;
+mod release;
 pub(super) mod show;
 mod tail;
 
-use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
 use crate::session::{INTERRUPTED, Needs, Session, find, with};
 use crate::shown::ids::short;
-use crate::shown::{Colour, Form, Screen, note, out};
+use crate::shown::{Form, Screen, note};
+use confirm::Said;
 
 pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCode> {
     let ThreadArgs { reach, command } = args;
@@ -38,6 +39,8 @@ pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCod
         ThreadCommand::Archive(args) => each(session, &args, &ARCHIVE).await,
         ThreadCommand::Unarchive(args) => each(session, &args, &UNARCHIVE).await,
         ThreadCommand::Rm(args) => remove(session, &args).await,
+        ThreadCommand::Rename(args) => release::rename(session, &args).await,
+        ThreadCommand::Release(args) => release::release(session, &args).await,
     })
 }
 
@@ -104,7 +107,8 @@ async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> 
     let threads = all(session, &args.some).await?;
     if !args.yes {
         let words: Vec<_> = threads.iter().map(|id| session.word(id)).collect();
-        match asked(&words).await? {
+        let question = format!("Delete {} for good, with all turns?", words.join(", "));
+        match confirm::asked(&question, "use `turnlane thread archive`").await? {
             Some(Said::Yes) => {}
             Some(Said::No) => {
                 note("nothing was deleted");
@@ -117,43 +121,6 @@ async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> 
         }
     }
     do_each(session, &args.some, &DELETE, threads).await
-}
-
-/// What a person said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
-    Yes,
-    No,
-}
-
-/// Asks the person at the terminal; none where they left.
-async fn asked(threads: &[String]) -> anyhow::Result<Option<Said>> {
-    if !io::stdin().is_terminal() {
-        bail!(
-            "deleting is for good, and nobody can be asked here\n  \
-             repeat the command with --yes, or use `turnlane thread archive`"
-        );
-    }
-    let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let named = threads.join(", ");
-    // A person who cannot be asked does not answer yes.
-    out::tell(
-        &format!("Delete {named} for good, with all turns? [y/N] "),
-        Colour::Off,
-    );
-    // Elsewhere: whoever waits for a line waits for no signal.
-    let reading = tokio::task::spawn_blocking(|| {
-        let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).map(|_| answer)
-    });
-    tokio::select! {
-        biased;
-        _ = interrupted.recv() => Ok(None),
-        answer = reading => Ok(Some(match answer??.trim() {
-            "y" | "Y" | "yes" => Said::Yes,
-            _ => Said::No,
-        })),
-    }
 }
 
 async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> {
@@ -170,7 +137,10 @@ async fn fork(session: &Session, args: &ThreadFork) -> anyhow::Result<ExitCode> 
         .to_owned();
     if let Some(name) = &args.name {
         let params = json!({"threadId": id, "name": name});
-        let _: Value = session.ask("thread/name/set", params).await?;
+        let named: anyhow::Result<Value> = session.ask("thread/name/set", params).await;
+        if let Err(error) = named {
+            bail!("the copy is {id}, but it has no name: {error:#}");
+        }
         forked["thread"]["name"] = json!(name);
     }
     match screen.form {

@@ -1,4 +1,5 @@
-//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`: how we serve.
+//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`, `[store]`: how
+//! we serve.
 //!
 //! The invariant here: what is not said has the default of the documentation, and what is said is
 //! within its range. What a setting does is decided by whoever it is handed to.
@@ -26,6 +27,8 @@ pub(crate) struct ServerConfig {
     pub(crate) unattended_timeout: Option<Duration>,
     pub(crate) on_interrupt: OnInterrupt,
     pub(crate) dedupe_window: Duration,
+    /// None: archived threads stay.
+    pub(crate) retention: Option<Duration>,
     pub(crate) max_depth: u32,
     /// What becomes of a queued turn that fails and says nothing about it.
     pub(crate) policies: Policies,
@@ -66,6 +69,7 @@ impl Default for ServerConfig {
             unattended_timeout: None,
             on_interrupt: OnInterrupt::Pause,
             dedupe_window: Duration::from_hours(24),
+            retention: None,
             max_depth: 1_000,
             policies: Policies::default(),
             poison_limit: 3,
@@ -80,12 +84,14 @@ impl Default for ServerConfig {
 
 /// The longest time a setting may name: a year.
 const LONG: Duration = Duration::from_hours(24 * 366);
+/// The longest time that archived threads are kept by a setting: ten years.
+const RETENTION_MAX: Duration = Duration::from_hours(24 * 3_660);
 /// The longest time that keys of ended turns are remembered.
 const DEDUPE_MAX: Duration = Duration::from_hours(24 * 30);
 
 impl ServerConfig {
     /// The names of the sections.
-    pub(super) const SECTIONS: [&'static str; 7] = [
+    pub(super) const SECTIONS: [&'static str; 8] = [
         "server",
         "thread",
         "approvals",
@@ -93,6 +99,7 @@ impl ServerConfig {
         "lanes",
         "engine",
         "process",
+        "store",
     ];
 
     /// Takes over what one of the tables says.
@@ -116,6 +123,11 @@ impl ServerConfig {
                 set(&mut self.unattended_timeout, unattended.map(Some));
             }
             "queue" => self.apply_queue(&section)?,
+            "store" => {
+                if let Some(kept) = section.duration("retention", RETENTION_MAX)? {
+                    self.retention = Some(kept).filter(|kept| !kept.is_zero());
+                }
+            }
             "lanes" => set(
                 &mut self.max_running,
                 count(&section, "max_running", 1, 1_000)?,

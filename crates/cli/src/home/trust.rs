@@ -292,7 +292,7 @@ fn type_in_words(found: FileType) -> &'static str {
 }
 
 /// The path as a word of a shell.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     crate::shown::text::quoted(&path.display().to_string())
 }
 

@@ -37,6 +37,13 @@ pub(crate) async fn thread(session: &Session, text: &str) -> anyhow::Result<Stri
         let params = json!({"archived": archived, "sortKey": "updated_at"});
         let (threads, _) = session.list("thread/list", params, None).await?;
         candidates.extend(threads.iter().map(of_thread));
+        // Archived threads do not keep their names: the one that is not archived is meant.
+        let mut named = candidates
+            .iter()
+            .filter(|one| one.name.as_deref() == Some(text));
+        if let (false, Some(only), None) = (archived, named.next(), named.next()) {
+            return Ok(only.id.clone());
+        }
     }
     let next = "`turnlane thread list` shows those there are, with --archived those put away";
     let id = only("thread", text, &candidates, next)?;

@@ -120,6 +120,17 @@ fn about_thread(reason: &str, error: &RpcError, thread: &str) -> Told {
             "queue it on a thread of its own with `turnlane queue add --new`".to_owned(),
         ),
         "ownedElsewhere" => owned(thread, told("worker")),
+        "nameInUse" => {
+            let name = told("name").and_then(Value::as_str).unwrap_or("NAME");
+            let other = told("threadId").and_then(Value::as_str).unwrap_or("THREAD");
+            (
+                format!("the name `{name}` is in use by thread {other}"),
+                format!(
+                    "choose another name, or free it with `turnlane thread rename {other} NAME` or \
+                     `turnlane thread archive {other}`"
+                ),
+            )
+        }
         "busy" => (
             format!("a turn runs on thread {thread}"),
             format!(
@@ -202,6 +213,9 @@ fn about_input(reason: &str, error: &RpcError) -> Told {
         }
         "blockedByHook" => "nothing was stored; change what the hook objects to, or the hook",
         "diskFull" => "nothing was stored; free some space and repeat the command",
+        "notWritable" => {
+            "make that path writable for the user of the daemon, and repeat the command"
+        }
         _ => return None,
     };
     Some((error.message.clone(), next.to_owned()))
@@ -217,7 +231,10 @@ fn owned(thread: &str, worker: Option<&Value>) -> (String, String) {
     };
     (
         format!("thread {thread} is in use by {by}"),
-        "do it there, or wait until that process has left the thread".to_owned(),
+        format!(
+            "do it there, or wait until that process has left the thread; if it has ended, free the \
+             thread with `turnlane thread release {thread}`"
+        ),
     )
 }
 
@@ -279,6 +296,8 @@ mod tests {
             "staleOrder",
             "busy",
             "diskFull",
+            "notWritable",
+            "nameInUse",
             "approvalNotFound",
             "approvalResolved",
         ] {

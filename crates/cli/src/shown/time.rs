@@ -98,7 +98,8 @@ pub(crate) fn parse_when(text: &str) -> Result<When, String> {
         .ok_or_else(wrong)
 }
 
-fn parse_wait(text: &str) -> Option<Duration> {
+/// `90s`, `30m`, `8h`, `2d`.
+pub(crate) fn parse_wait(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let seconds = match unit {
         's' => 1,

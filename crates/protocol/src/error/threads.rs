@@ -108,6 +108,18 @@ impl ErrorObject {
         refused(Reason::OwnedElsewhere, message).with("worker", worker)
     }
 
+    /// A name that another thread has; `other` is that thread.
+    pub fn name_in_use(name: &str, other: &str) -> Self {
+        let (name, other) = (quoted(name), quoted(other));
+        let message = format!(
+            "the name {name:?} is in use by thread {other}; choose another name, or rename or archive \
+             that thread first"
+        );
+        refused(Reason::NameInUse, message)
+            .with("threadId", other)
+            .with("name", name)
+    }
+
     /// A text that no list gave as a cursor.
     pub fn invalid_cursor(cursor: &str) -> Self {
         let message = format!("invalid cursor: {}", quoted(cursor));
@@ -216,6 +228,12 @@ impl ErrorObject {
     pub fn disk_full(why: &str) -> Self {
         let message = format!("store is full: {why}");
         Self::new(INTERNAL_ERROR, Reason::DiskFull, message)
+    }
+
+    /// A store that the system does not let the server write; `why` is the operating system's text.
+    pub fn not_writable(path: &str, why: &str) -> Self {
+        let message = format!("cannot write {path}: {why}; nothing was recorded");
+        Self::new(INTERNAL_ERROR, Reason::NotWritable, message).with("path", path)
     }
 
     /// A store whose database is locked by `holder`, as text and, where known, by number and name.

@@ -17,6 +17,7 @@ use turnlane_runtime::{Error, Reply};
 
 use crate::connection::Connection;
 use crate::errors::{self, About};
+use crate::handlers::thread_queue;
 use crate::view::{self, Seen};
 
 /// `thread/archive`
@@ -79,8 +80,16 @@ pub(crate) async fn delete(cx: Arc<Connection>, params: ThreadDeleteParams, resp
         Err(error) => return responder.error(&error),
     };
     let runtime = cx.shared().options.runtime.clone();
+    let (home, thread) = (cx.shared().options.home.clone(), about.thread);
+    // Looked for before, because the answer cannot wait: what it causes is told right after it.
+    let copies = tokio::task::spawn_blocking(move || thread_queue::of_thread(&home, thread));
+    let copies = copies.await.unwrap_or_default();
     let reply = Reply::new(move |done: Result<(), Error>| match done {
-        Ok(()) => responder.result(&Done {}),
+        Ok(()) => {
+            // Few threads have any. Gone before the answer, since a command ends with it.
+            thread_queue::remove_of_thread(&copies);
+            responder.result(&Done {});
+        }
         Err(error) => errors::refuse(&cx, responder, error, &about),
     });
     runtime.delete_thread_with(about.thread, reply).await;

@@ -40,6 +40,7 @@ use crate::subscriptions::{join_and_start_row, leave};
 use crate::view;
 
 pub(crate) use attachments::Swept;
+pub use attachments::{of_thread, remove_of_thread};
 
 /// How much of what rows hold is in one page; the rest is on the next one.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -32,9 +32,9 @@ impl Ballast {
         }
     }
 
-    /// Whether it is there.
-    pub(super) fn is_there(&self) -> bool {
-        self.path.exists()
+    /// Whether it is there; an error where the system does not let us look.
+    pub(super) fn is_there(&self) -> io::Result<bool> {
+        self.path.try_exists()
     }
 
     /// Puts it there, whole; one that was cut short is completed. What could not be completed is
@@ -83,15 +83,15 @@ mod tests {
     fn the_ballast_takes_real_room_and_can_be_put_again() {
         let folder = tempfile::tempdir().unwrap();
         let ballast = Ballast::beside(&folder.path().join("db"));
-        assert!(!ballast.is_there());
+        assert!(!ballast.is_there().unwrap());
         assert!(!ballast.remove());
         ballast.put().unwrap();
         ballast.put().unwrap();
         let metadata = fs::metadata(folder.path().join("db.ballast")).unwrap();
         assert_eq!(metadata.len(), BALLAST_BYTES);
         assert!(metadata.blocks() * 512 >= BALLAST_BYTES);
-        assert!(ballast.is_there());
+        assert!(ballast.is_there().unwrap());
         assert!(ballast.remove());
-        assert!(!ballast.is_there());
+        assert!(!ballast.is_there().unwrap());
     }
 }

@@ -39,6 +39,8 @@ pub(super) enum Trouble {
     Full(Source),
     /// Another process holds the database for too long.
     Busy(Source),
+    /// The system does not let us write the database's files.
+    Denied(Source),
     /// The database or the disk failed.
     Broken(Source),
     /// This operation took the transaction with it; the others are innocent.
@@ -55,6 +57,8 @@ impl Trouble {
             Some(ErrorCode::DiskFull) => Self::Full(no_space()),
             // Never a fault of the disk: writing must go on when the lock is gone.
             code if lock_holder::is_lock(code) => Self::Busy(source),
+            // Nothing was written; writing goes on when the rights are mended.
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::Denied(source),
             _ => Self::Broken(source),
         }
     }
@@ -69,6 +73,9 @@ impl Trouble {
             .sqlite_error_code()
         {
             Some(ErrorCode::DiskFull) => Some(Self::Full(no_space())),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                Some(Self::Denied(source.clone()))
+            }
             Some(ErrorCode::SystemIoFailure) => Some(Self::Broken(source.clone())),
             _ => None,
         }

@@ -64,6 +64,12 @@ impl LogWatch {
         self.pages.load(Ordering::Relaxed)
     }
 
+    /// Notes that the log was emptied.
+    pub(super) fn emptied(&mut self) {
+        self.pages.store(0, Ordering::Relaxed);
+        self.next = LOG_PAGES;
+    }
+
     /// Whether the log need not be copied home when the store closes.
     pub(super) fn may_stay(&self) -> bool {
         match self.at_close {

@@ -3,8 +3,10 @@
 //! The invariant here: in good health the ballast lies beside the database. It is removed when a
 //! write finds the disk full, and put back when enough is free; in between nothing new is taken
 //! in. A ballast that is gone means that another process found the disk full: then so is it for
-//! us, unless there is enough room to put it back.
+//! us, unless there is enough room to put it back. Only a lack of room counts as full: a directory that
+//! cannot be looked into says nothing about the room in it.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +28,25 @@ pub(super) struct Disk {
     // What the system said when it was found full.
     full: Option<Source>,
     looked: Option<Instant>,
+    // That the ballast cannot be looked at was logged.
+    told_denied: bool,
 }
+
+/// No room on the disk, in the system's words, and how much is needed.
+#[derive(Debug)]
+struct NoRoom {
+    system: Source,
+    needed_bytes: u64,
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mebibytes = self.needed_bytes.div_ceil(1 << 20);
+        write!(f, "{}; {mebibytes} MiB must be free", self.system)
+    }
+}
+
+impl std::error::Error for NoRoom {}
 
 #[derive(Debug)]
 struct Files {
@@ -42,6 +62,7 @@ impl Disk {
             files: None,
             full: None,
             looked: None,
+            told_denied: false,
         }
     }
 
@@ -53,20 +74,22 @@ impl Disk {
         full: Option<Source>,
     ) -> Result<Self, StoreError> {
         let mut disk = Self::none();
-        disk.full = full;
-        if disk.full.is_none()
+        let mut full = full;
+        if full.is_none()
             && let Err(error) = ballast.put()
         {
             if error.kind() != io::ErrorKind::StorageFull {
-                return Err(StoreError::failed("put the ballast")(error));
+                return Err(filesystem::refused(error, place.name(), "put the ballast"));
             }
-            disk.full = Some(Arc::new(error));
+            full = Some(Arc::new(error));
         }
-        disk.files = Some(Files {
+        let files = Files {
             database: place.name().to_owned(),
             ballast,
             free_again_bytes,
-        });
+        };
+        disk.full = full.map(|system| files.no_room(system));
+        disk.files = Some(files);
         Ok(disk)
     }
 
@@ -90,7 +113,7 @@ impl Disk {
         };
         let removed = files.ballast.remove();
         let new = self.full.is_none();
-        self.full = Some(source);
+        self.full = Some(files.no_room(source));
         removed || new
     }
 
@@ -110,24 +133,46 @@ impl Disk {
             return;
         }
         self.looked = Some(now);
-        if self.full.is_none() && files.ballast.is_there() {
-            return;
-        }
-        self.full = match files.restore() {
-            Ok(()) => None,
-            // The first reason says most.
-            Err(error) => Some(self.full.take().unwrap_or_else(|| Arc::new(error))),
+        let restored = match files.ballast.is_there() {
+            Ok(true) if self.full.is_none() => Ok(()),
+            Ok(_) => files.restore(),
+            Err(error) => Err(error),
         };
+        match restored {
+            Ok(()) => {
+                self.full = None;
+                self.told_denied = false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                // The first reason says most.
+                if self.full.is_none() {
+                    self.full = Some(files.no_room(Arc::new(error)));
+                }
+            }
+            // Whether there is room is not known; a write that finds none will tell.
+            Err(error) if !self.told_denied => {
+                self.told_denied = true;
+                let path = files.database.display();
+                tracing::warn!(%error, "the room kept beside {path} cannot be looked at");
+            }
+            Err(_) => {}
+        }
     }
 }
 
 impl Files {
     fn restore(&self) -> io::Result<()> {
         if filesystem::free_bytes(&self.database)? < self.free_again_bytes {
-            let text = "too little is free to take in new work";
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+            return Err(rustix::io::Errno::NOSPC.into());
         }
         self.ballast.put()
+    }
+
+    fn no_room(&self, system: Source) -> Source {
+        Arc::new(NoRoom {
+            system,
+            needed_bytes: self.free_again_bytes,
+        })
     }
 }
 
@@ -179,6 +224,33 @@ mod tests {
         disk.look(start);
         assert_eq!(disk.health(), Health::Full);
         assert!(!folder.path().join("db.ballast").exists());
+    }
+
+    #[test]
+    fn the_error_of_a_full_disk_says_how_much_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = disk(folder.path(), 8 << 20);
+        disk.found_full(Arc::new(io::Error::from(rustix::io::Errno::NOSPC)));
+        let said = disk.full().unwrap().to_string();
+        assert_eq!(
+            said,
+            "No space left on device (os error 28); 8 MiB must be free"
+        );
+    }
+
+    #[test]
+    fn a_ballast_that_cannot_be_looked_at_does_not_mean_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = disk(folder.path(), 1);
+        // A directory that is no directory is refused to every user, root included.
+        let files = disk.files.as_mut().unwrap();
+        files.ballast = Ballast::beside(&folder.path().join("db.ballast/db"));
+        let start = start();
+        disk.look(start);
+        assert_eq!(disk.health(), Health::Good);
+        disk.found_full(no_room());
+        disk.look(start + LOOK_EVERY);
+        assert_eq!(disk.health(), Health::Full, "it was full before");
     }
 
     #[test]

@@ -9,9 +9,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use crate::error::StoreError;
 
@@ -62,6 +65,64 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map(drop),
+    }
+}
+
+/// The files that SQLite keeps beside the database.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+/// Gives the owner back the right to read and write the files beside a database that it may write.
+///
+/// SQLite gives them the rights that the database has when it makes them. A database that was
+/// read-only at that moment leaves files which stop every later writer.
+pub(super) fn mend_rights(database: &Path) {
+    const OWNER: u32 = 0o600;
+    if rustix::fs::access(database, Access::READ_OK | Access::WRITE_OK).is_err() {
+        return;
+    }
+    let me = rustix::process::geteuid().as_raw();
+    for path in BESIDE.map(|suffix| beside(database, suffix)) {
+        let Ok(file) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        let mode = file.mode() & 0o7777;
+        if !file.is_file() || file.uid() != me || mode & OWNER == OWNER {
+            continue;
+        }
+        match fs::set_permissions(&path, fs::Permissions::from_mode(mode | OWNER)) {
+            Ok(()) => tracing::info!("{} is writable for its owner again", path.display()),
+            Err(error) => tracing::warn!(%error, "cannot make {} writable", path.display()),
+        }
+    }
+}
+
+/// The first of the directory and the files of a database that this process may not read and write,
+/// and what the system says about it.
+pub(super) fn unwritable(database: &Path) -> Option<(PathBuf, io::Error)> {
+    let files = [database.to_owned()]
+        .into_iter()
+        .chain(BESIDE.map(|suffix| beside(database, suffix)));
+    let directory = std::iter::once(folder(database).to_owned());
+    directory.chain(files).find_map(|path| {
+        match rustix::fs::access(&path, Access::READ_OK | Access::WRITE_OK) {
+            Ok(()) | Err(Errno::NOENT) => None,
+            Err(error) => Some((path, error.into())),
+        }
+    })
+}
+
+/// The error of a system call on a file of the database: one about rights names the file.
+pub(super) fn refused(error: io::Error, path: &Path, doing: &'static str) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            let (path, error) = unwritable(path).unwrap_or_else(|| (path.to_owned(), error));
+            let source = Arc::new(error);
+            StoreError::NotWritable { path, source }
+        }
+        io::ErrorKind::StorageFull => StoreError::DiskFull {
+            source: Arc::new(error),
+        },
+        _ => StoreError::failed(doing)(error),
     }
 }
 

@@ -75,8 +75,10 @@ impl Fixture {
             .unwrap();
         let schema = super::migrate::MIGRATIONS.concat();
         connection.execute_batch(schema).unwrap();
+        let names = include_str!("migrations/0003_thread_names.sql");
+        connection.execute_batch(names).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let locks = WorkerLocks::Folder(folder.path().to_owned());
+        let locks = WorkerLocks::within(folder.path().to_owned());
         Self {
             connection,
             _me: locks.hold(Who::Me.id()).unwrap(),

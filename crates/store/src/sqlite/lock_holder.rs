@@ -86,6 +86,27 @@ pub(super) fn find(database: &Path) -> LockHolder {
     }
 }
 
+/// Whether the kernel's table shows a lock of the `flock` kind on this file.
+///
+/// It shows the locks of all users, but only those of processes that this one could see by number.
+pub(super) fn is_flocked(path: &Path) -> bool {
+    let (Some(table), Ok(file)) = (read(Path::new(TABLE)), fs::symlink_metadata(path)) else {
+        return false;
+    };
+    let inode = file.ino();
+    table.lines().any(|line| flocked_inode(line) == Some(inode))
+}
+
+/// The inode of `1: FLOCK  ADVISORY  WRITE 4711 00:2f:1234 0 EOF`. The device is not compared: some
+/// file systems tell another one here, and a wrong hit only makes a worker count as alive.
+fn flocked_inode(line: &str) -> Option<u64> {
+    let mut words = line.split_whitespace().skip(1);
+    if words.next()? != "FLOCK" {
+        return None;
+    }
+    words.nth(3)?.rsplit(':').next()?.parse().ok()
+}
+
 /// Whether the database said that another process is in the way.
 ///
 /// A reader that meets a lock for writing is told of a broken protocol after some seconds.

@@ -22,6 +22,7 @@ pub(super) const APPLICATION_ID: i64 = 0x544c_4e45;
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_threads_and_lanes.sql"),
     include_str!("migrations/0002_stops_and_open_approvals.sql"),
+    include_str!("migrations/0003_thread_names.sql"),
 ];
 
 /// How often and how long apart the change to a write-ahead log is tried: 5 s in all. SQLite does
@@ -32,7 +33,14 @@ const WAL_TRY_AGAIN: Duration = Duration::from_millis(20);
 /// Makes the database ours and its schema the newest, or refuses it.
 pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     // Looked at before anything is changed: even the kind of journal is the owner's business.
-    if schema(connection, path)? < known() {
+    let found = schema(connection, path)?;
+    if found == 0 {
+        // Before the first page is written, after which only a VACUUM could change it. The writer
+        // gives free pages back to the system by it.
+        let set = connection.pragma_update(None, "auto_vacuum", "INCREMENTAL");
+        set.map_err(failed_to_open(path))?;
+    }
+    if found < known() {
         use_wal(connection).map_err(failed_to_open(path))?;
         while migrate_one(connection, path)? < known() {}
     }
@@ -61,6 +69,10 @@ pub(super) fn schema(connection: &Connection, path: &Path) -> Result<i64, StoreE
     if id != APPLICATION_ID && !empty {
         let path = path.to_owned();
         return Err(StoreError::NotOurs { path });
+    }
+    if found == 0 && !empty {
+        let path = path.to_owned();
+        return Err(StoreError::NoSchema { path });
     }
     if found > known() {
         return Err(StoreError::NewerSchema {

@@ -69,10 +69,18 @@ impl SqliteStore {
             free_again_bytes,
             log_at_close,
         } = options;
-        let path = filesystem::settle(&path)
-            .map_err(StoreError::failed("find the folder of the database"))?;
+        let path = filesystem::settle(&path).map_err(|error| {
+            filesystem::refused(error, &path, "find the folder of the database")
+        })?;
         filesystem::refuse_network(&path)?;
-        filesystem::make_private(&path).map_err(failed_to_make)?;
+        filesystem::make_private(&path)
+            .map_err(|error| filesystem::refused(error, &path, "make the database file"))?;
+        filesystem::mend_rights(&path);
+        // Before SQLite makes files that take over the rights of a read-only database.
+        if let Some((path, error)) = filesystem::unwritable(&path) {
+            let source = Arc::new(error);
+            return Err(StoreError::NotWritable { path, source });
+        }
         let ballast = Ballast::beside(&path);
         let place = Place::File(path);
         let mut opened = begin(&place, &worker);
@@ -237,6 +245,8 @@ pub(super) fn connect(place: &Place, purpose: Purpose) -> rusqlite::Result<Conne
     if purpose != Purpose::Read {
         connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, quietly)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // What is deleted is overwritten: a deleted thread must not be found in the file.
+        connection.pragma_update_and_check(None, "secure_delete", true, quietly)?;
     }
     Ok(connection)
 }
@@ -260,6 +270,12 @@ pub(super) fn failed_to_open(path: &Path) -> impl Fn(rusqlite::Error) -> StoreEr
                 path: path.to_owned(),
             },
             Some(ErrorCode::DiskFull) => full(Arc::new(error)),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                not_writable(path, Arc::new(error))
+            }
+            Some(ErrorCode::CannotOpen) if filesystem::unwritable(path).is_some() => {
+                not_writable(path, Arc::new(error))
+            }
             // The shared memory could not grow; SQLite does not say why.
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if out_of_room() => {
                 full(Arc::new(error))
@@ -269,11 +285,18 @@ pub(super) fn failed_to_open(path: &Path) -> impl Fn(rusqlite::Error) -> StoreEr
     }
 }
 
-fn failed_to_make(error: std::io::Error) -> StoreError {
-    if error.kind() == std::io::ErrorKind::StorageFull {
-        return full(Arc::new(error));
+/// The refusal of a write, with the file that cannot be written.
+pub(super) fn not_writable(database: &Path, source: Source) -> StoreError {
+    match filesystem::unwritable(database) {
+        Some((path, error)) => StoreError::NotWritable {
+            path,
+            source: Arc::new(error),
+        },
+        None => StoreError::NotWritable {
+            path: database.to_owned(),
+            source,
+        },
     }
-    StoreError::failed("make the database file")(error)
 }
 
 fn full(source: Source) -> StoreError {

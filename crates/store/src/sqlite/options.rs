@@ -10,8 +10,10 @@ use crate::worker::Worker;
 /// How many connections read at the same time unless told otherwise.
 const READERS: usize = 2;
 
-/// How much must be free before a full store takes new work again.
-const FREE_AGAIN_BYTES: u64 = 64 << 20;
+/// How many bytes must be free before a full store takes new work again: the ballast is put back, and
+/// as much again is left for the log until it is copied. After the disk was found full and the ballast
+/// was removed, less than this is free, so a store does not change between full and good by itself.
+pub const ROOM_NEEDED_BYTES: u64 = 8 << 20;
 
 /// What becomes of the log when a store closes that was the last to use the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,13 +44,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: two readers, 64 MiB, the log home at the close.
+    /// The defaults: two readers, 8 MiB, the log home at the close.
     pub fn new(path: impl Into<PathBuf>, worker: Worker) -> Self {
         Self {
             path: path.into(),
             worker,
             readers: READERS,
-            free_again_bytes: FREE_AGAIN_BYTES,
+            free_again_bytes: ROOM_NEEDED_BYTES,
             log_at_close: LogAtClose::default(),
         }
     }

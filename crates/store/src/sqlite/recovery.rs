@@ -26,9 +26,13 @@ use crate::lane::LaneView;
 use crate::queue::{Row, RowState};
 use crate::recovery::{Decision, Found, FoundFate, Loss, Recover, Recovered, RecoveredLane, Whose};
 use crate::turn::{TurnEnd, TurnRow, TurnStatus};
+use crate::worker::{Unjudged, WorkerLife};
 
 const LANES_OF: &str =
     "SELECT thread_id FROM lane WHERE owner = ?1 AND owner IS NOT NULL ORDER BY rowid LIMIT ?2";
+
+/// How many lanes of one undecided worker are named at once.
+const WARNED_AT_ONCE: u32 = 100;
 
 /// What a search found, and the workers of whom nothing is left.
 #[derive(Debug)]
@@ -42,11 +46,36 @@ fn left_behind(db: &Db<'_>, whose: &Whose) -> Result<Vec<WorkerId>, Fault> {
     let mut workers: Vec<WorkerId> =
         all(db, include_str!("sql/workers.sql"), [], |row| row.get(0))?;
     match whose {
-        Whose::Dead => workers.retain(|worker| *worker != db.me && db.is_dead(*worker)),
+        Whose::Dead => {
+            let mut dead = Vec::new();
+            for worker in workers {
+                match db.life(worker) {
+                    WorkerLife::Dead => dead.push(worker),
+                    WorkerLife::Alive => {}
+                    WorkerLife::Unknown(why) => warn_of_waiting_lanes(db, worker, &why)?,
+                }
+            }
+            workers = dead;
+        }
         Whose::Of(one) => workers.retain(|worker| worker == one),
-        Whose::Lane(_) => workers.clear(),
+        Whose::Lane(_) | Whose::LaneUnlessAlive(_) => workers.clear(),
     }
     Ok(workers)
+}
+
+/// Names, once, each lane that waits because it is not known whether its owner lives.
+fn warn_of_waiting_lanes(db: &Db<'_>, worker: WorkerId, why: &Unjudged) -> Result<(), Fault> {
+    let lanes: Vec<ThreadId> = all(db, LANES_OF, params![worker, WARNED_AT_ONCE], |row| {
+        row.get(0)
+    })?;
+    for thread in lanes.into_iter().filter(|thread| db.tells_first(*thread)) {
+        tracing::warn!(
+            "thread {thread} waits: worker {worker} owns it, and whether that worker lives cannot be \
+             decided, because its lock file cannot be opened and {why}; if it has ended, free the \
+             thread with `turnlane thread release {thread}`"
+        );
+    }
+    Ok(())
 }
 
 /// Takes over lanes of dead workers and decides about their rows.
@@ -58,6 +87,15 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
     if let Whose::Lane(thread) = recover.whose
         && Lane::find(db, thread)?.owner.is_some()
     {
+        let lane = take_over(db, thread, recover)?;
+        sweep.recovered.lanes.push(lane);
+    }
+    if let Whose::LaneUnlessAlive(thread) = recover.whose
+        && let Some(worker) = Lane::find(db, thread)?.owner
+    {
+        if db.life(worker) == WorkerLife::Alive {
+            return Err(StoreError::OwnedElsewhere { thread, worker }.into());
+        }
         let lane = take_over(db, thread, recover)?;
         sweep.recovered.lanes.push(lane);
     }

@@ -5,6 +5,9 @@
 //!
 //! The operations themselves are in the modules named after their subject.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use tokio::sync::watch;
 
 use super::fault::Fault;
@@ -23,7 +26,8 @@ use crate::queue::{
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::store::{Store, Work};
 use crate::thread::{
-    Fork, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
+    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
+    ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
     Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
@@ -66,6 +70,19 @@ impl SqliteStore {
         let doing = op.doing;
         self.write(op, move |db| {
             work(db).map_err(|fault| fault.while_trying_to(doing))
+        })
+    }
+
+    /// As [`change`](Self::change), for what deletes text of people: the log is emptied after it.
+    fn erase<T: Send + 'static>(
+        &self,
+        op: Op,
+        work: impl Fn(&Db<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Work<T> {
+        let shared = Arc::clone(&self.shared);
+        self.change(op, move |db| {
+            shared.erased.store(true, Ordering::Relaxed);
+            work(db)
         })
     }
 
@@ -145,12 +162,12 @@ impl Store for SqliteStore {
 
     fn delete_thread(&self, thread: ThreadId) -> Work<()> {
         let op = kept("delete a thread");
-        self.change(op, move |db| threads::delete(db, thread))
+        self.erase(op, move |db| threads::delete(db, thread))
     }
 
     fn revert_thread(&self, thread: ThreadId, from_turn_ord: i64, at_ms: i64) -> Work<()> {
         let op = kept("revert a thread");
-        self.change(op, move |db| {
+        self.erase(op, move |db| {
             threads::revert(db, thread, from_turn_ord, at_ms)
         })
     }
@@ -357,6 +374,17 @@ impl Store for SqliteStore {
     /// One durable operation that writes nothing, and so syncs nothing, when no lane waits so.
     fn end_endless_waits(&self) -> Work<u32> {
         self.change(kept("end endless waits"), owner::end_endless_waits)
+    }
+
+    fn idle_threads(&self, query: IdleQuery) -> Work<Vec<IdleThread>> {
+        self.find("find idle threads", move |db| {
+            threads::idle_since(db, query)
+        })
+    }
+
+    fn delete_if_idle(&self, thread: ThreadId, before_ms: i64) -> Work<bool> {
+        let op = kept("delete an idle thread");
+        self.erase(op, move |db| threads::delete_if_idle(db, thread, before_ms))
     }
 
     fn prune(&self, ended_before_ms: i64) -> Work<u32> {

@@ -7,6 +7,7 @@ mod commit;
 #[cfg(feature = "crash-points")]
 mod crashes;
 mod depth;
+mod erased;
 mod faults;
 mod life;
 mod locked;
@@ -14,6 +15,8 @@ mod refused;
 mod sharing;
 mod small_disk;
 mod trouble;
+mod undecided;
+mod upkeep;
 
 use std::path::Path;
 use std::sync::Mutex;

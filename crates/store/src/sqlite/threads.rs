@@ -1,7 +1,8 @@
 //! Threads: made, changed, deleted, listed.
 //!
 //! The invariants here: a thread and its lane are made and deleted together; a thread that a live
-//! worker owns is changed by nobody else; a list goes on behind a place, not behind a count.
+//! worker owns is changed by nobody else; a name that is given is unique among the threads that are not
+//! archived, as far as this version gave them; a list goes on behind a place, not behind a count.
 //!
 //! What a turn changes of its thread is written in `turns`; copies are made in `forks`.
 
@@ -11,14 +12,14 @@ use super::Db;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::rows;
-use super::statement::{execute, first};
+use super::statement::{all, execute, first};
 use crate::error::StoreError;
 use crate::ids::ThreadId;
 use crate::json::Json;
 use crate::lane::Changed;
 use crate::thread::{
-    Direction, Listed, NewThread, Page, ThreadChange, ThreadPlace, ThreadQuery, ThreadRow,
-    ThreadSort,
+    Direction, IdleQuery, IdleScope, IdleThread, Listed, NewThread, Page, ThreadChange,
+    ThreadPlace, ThreadQuery, ThreadRow, ThreadSort,
 };
 
 /// One thread that must be there.
@@ -48,6 +49,9 @@ pub(super) fn insert(
     const LANE: &str = "INSERT INTO lane(thread_id, max_depth) VALUES (?1, ?2)";
     if thread(db, new.id)?.is_some() {
         return Err(StoreError::ThreadExists(new.id).into());
+    }
+    if let Some(name) = &new.name {
+        refuse_taken(db, name, new.id)?;
     }
     let listed = match new.listed {
         Listed::Yes => true,
@@ -88,10 +92,14 @@ pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<Threa
         Some(false) if !lane.archived => return Err(StoreError::NotArchived(change.thread).into()),
         Some(_) | None => {}
     }
+    let stored = find_thread(db, change.thread)?;
     if let Some(were) = &change.settings_were
-        && find_thread(db, change.thread)?.settings != *were
+        && stored.settings != *were
     {
         return Err(StoreError::SettingsChanged(change.thread).into());
+    }
+    if let Some(name) = name_to_check(&stored, change) {
+        refuse_taken(db, name, change.thread)?;
     }
     execute(
         db,
@@ -121,11 +129,75 @@ pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<Threa
     })
 }
 
+/// The name that a change would newly give to a thread that is not archived then.
+///
+/// A name that the thread keeps is not checked: earlier versions let two threads share one.
+fn name_to_check<'a>(stored: &'a ThreadRow, change: &'a ThreadChange) -> Option<&'a str> {
+    let name = match &change.name {
+        Some(name) => name.as_deref(),
+        None => stored.name.as_deref(),
+    };
+    let archived = change.archived.unwrap_or(stored.archived);
+    let is_new = stored.archived || name != stored.name.as_deref();
+    name.filter(|_| !archived && is_new)
+}
+
+/// Refuses a name that another thread has which is not archived.
+fn refuse_taken(db: &Db<'_>, name: &str, thread: ThreadId) -> Result<(), Fault> {
+    const TAKEN: &str = "SELECT id FROM thread \
+         WHERE name = ?1 AND name IS NOT NULL AND archived = 0 AND id <> ?2 LIMIT 1";
+    match first(db, TAKEN, params![name, thread], |row| row.get(0))? {
+        None => Ok(()),
+        Some(thread) => {
+            let name = name.to_owned();
+            Err(StoreError::NameInUse { name, thread }.into())
+        }
+    }
+}
+
 /// Deletes a thread that is nobody's or ours and runs nothing, with all it has.
 pub(super) fn delete(db: &Db<'_>, thread: ThreadId) -> Result<(), Fault> {
     idle(db, thread)?;
     execute(db, "DELETE FROM thread WHERE id = ?1", params![thread])?;
     Ok(())
+}
+
+const IDLE: &str = include_str!("sql/idle_threads.sql");
+
+fn idle_thread(row: &rusqlite::Row<'_>) -> rusqlite::Result<IdleThread> {
+    Ok(IdleThread {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        archived: row.get(2)?,
+        last_ms: row.get(3)?,
+    })
+}
+
+/// Threads that nothing happened on for a while and that nobody else uses, the oldest first.
+pub(super) fn idle_since(db: &Db<'_>, query: IdleQuery) -> Result<Vec<IdleThread>, Fault> {
+    let also = match query.scope {
+        IdleScope::Archived => 1,
+        IdleScope::All => 0,
+    };
+    let values = params![query.before_ms, also, None::<ThreadId>, query.limit];
+    let mut found = Vec::new();
+    for idle in all(db, IDLE, values, idle_thread)? {
+        if Lane::find(db, idle.id)?.held_elsewhere(db).is_none() {
+            found.push(idle);
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes a thread if it is still idle; whether it was.
+pub(super) fn delete_if_idle(db: &Db<'_>, thread: ThreadId, before_ms: i64) -> Result<bool, Fault> {
+    let values = params![before_ms, 0, thread, 1];
+    let found = all(db, IDLE, values, idle_thread)?;
+    if found.is_empty() || Lane::find(db, thread)?.held_elsewhere(db).is_some() {
+        return Ok(false);
+    }
+    execute(db, "DELETE FROM thread WHERE id = ?1", params![thread])?;
+    Ok(true)
 }
 
 /// Deletes the turns from this number on from a thread that is nobody's or ours and runs nothing.

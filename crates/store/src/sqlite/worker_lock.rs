@@ -9,13 +9,15 @@
 //! whether it is still the one of that name: so a file that has just been made may be taken for a
 //! dead worker's, and yet nobody goes on with a lock on a file that was removed.
 //!
-//! What becomes of a dead worker's lanes is decided by recovery.
+//! A lock file of another user cannot be opened; whether its worker lives is then decided by
+//! `worker_life`. What becomes of a dead worker's lanes is decided by recovery.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -23,14 +25,29 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::ids::WorkerId;
+use crate::ids::{ThreadId, WorkerId};
 use crate::sqlite::filesystem::beside;
+use crate::sqlite::lock_holder;
+
+/// How many lanes are remembered as told; the warnings of later ones are left out.
+const TOLD_MAX: usize = 10_000;
+
+/// What a look at a worker's lock file tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LockState {
+    /// The lock can be taken, or there is no file.
+    Free,
+    /// The worker, or its keeper, holds it.
+    Held,
+    /// This user cannot open the file.
+    Denied(PathBuf),
+}
 
 /// The files of all workers that share a database.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerLocks {
-    /// The folder they lie in.
-    Folder(PathBuf),
+    /// The directory they lie in, and the lanes whose undecided owner was told.
+    Folder(PathBuf, Arc<Mutex<HashSet<ThreadId>>>),
     /// Nobody shares a database in memory: every other worker is dead.
     Alone,
 }
@@ -44,7 +61,21 @@ impl WorkerLocks {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(StoreError::failed("make the folder of the workers' locks"))?,
         }
-        Ok(Self::Folder(folder))
+        Ok(Self::within(folder))
+    }
+
+    /// The lock files in this directory, which exists.
+    pub(super) fn within(directory: PathBuf) -> Self {
+        Self::Folder(directory, Arc::default())
+    }
+
+    /// Whether this lane's undecided owner is told for the first time.
+    pub(super) fn tells_first(&self, thread: ThreadId) -> bool {
+        let Self::Folder(_, told) = self else {
+            return false;
+        };
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < TOLD_MAX && told.insert(thread)
     }
 
     /// Makes and locks the file of a new worker. Fails when there is one of that name.
@@ -78,7 +109,7 @@ impl WorkerLocks {
 
     /// The workers that have files.
     pub(super) fn files(&self) -> Vec<WorkerId> {
-        let Self::Folder(folder) = self else {
+        let Self::Folder(folder, _) = self else {
             return Vec::new();
         };
         let listed = fs::read_dir(folder);
@@ -88,27 +119,37 @@ impl WorkerLocks {
         ids.map(WorkerId::from).collect()
     }
 
-    /// Whether a worker can never write again.
+    /// Tries the lock of a worker.
     ///
-    /// When the system will not tell, the worker counts as alive: a lane that waits can be helped,
-    /// a lane that two workers run cannot.
-    pub(crate) fn is_dead(&self, worker: WorkerId) -> bool {
+    /// When the system will not tell, the lock counts as held: a lane that waits can be helped, a
+    /// lane that two workers run cannot.
+    pub(super) fn state(&self, worker: WorkerId) -> LockState {
         let Some(path) = self.path(worker) else {
-            return true;
+            return LockState::Free;
         };
-        let file = match File::open(path) {
+        let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return LockState::Free,
+            Err(_) => return LockState::Denied(path),
         };
         // Shared, so that two who look at once do not take each other for the worker.
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => true,
+            Ok(()) => LockState::Free,
             Err(error) => {
                 if error != Errno::WOULDBLOCK {
                     tracing::warn!(%worker, %error, "cannot tell whether a worker lives");
                 }
-                false
+                LockState::Held
             }
+        }
+    }
+
+    /// Removes the file of a worker that was found dead and has no row any more.
+    pub(super) fn forget_dead(&self, worker: WorkerId) {
+        match self.state(worker) {
+            // Another user's file in a directory of ours.
+            LockState::Denied(path) if !lock_holder::is_flocked(&path) => remove(&path, worker),
+            LockState::Denied(_) | LockState::Free | LockState::Held => self.forget(worker),
         }
     }
 
@@ -124,19 +165,23 @@ impl WorkerLocks {
         if locked.is_err() || !is_at(&file, &path) {
             return;
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%worker, %error, "cannot remove a dead worker's lock");
-            }
-            _ => {}
-        }
+        remove(&path, worker);
     }
 
     fn path(&self, worker: WorkerId) -> Option<PathBuf> {
         match self {
-            Self::Folder(folder) => Some(folder.join(worker.to_string())),
+            Self::Folder(folder, _) => Some(folder.join(worker.to_string())),
             Self::Alone => None,
         }
+    }
+}
+
+fn remove(path: &Path, worker: WorkerId) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%worker, %error, "cannot remove a dead worker's lock");
+        }
+        _ => {}
     }
 }
 
@@ -180,18 +225,22 @@ mod tests {
         WorkerId::from(Uuid::from_u128(number))
     }
 
+    fn is_dead(locks: &WorkerLocks, number: u128) -> bool {
+        locks.state(worker(number)) == LockState::Free
+    }
+
     #[test]
     fn a_worker_lives_as_long_as_its_lock_is_held() {
         let folder = tempfile::tempdir().unwrap();
         let locks = WorkerLocks::beside(&folder.path().join("db")).unwrap();
-        assert!(locks.is_dead(worker(1)), "no file");
+        assert!(is_dead(&locks, 1), "no file");
         let held = locks.hold(worker(1)).unwrap();
-        assert!(!locks.is_dead(worker(1)));
-        assert!(!locks.is_dead(worker(1)), "looking changes nothing");
+        assert!(!is_dead(&locks, 1));
+        assert!(!is_dead(&locks, 1), "looking changes nothing");
         locks.forget(worker(1));
-        assert!(!locks.is_dead(worker(1)), "a living worker's file stays");
+        assert!(!is_dead(&locks, 1), "a living worker's file stays");
         drop(held);
-        assert!(locks.is_dead(worker(1)));
+        assert!(is_dead(&locks, 1));
         assert!(locks.hold(worker(1)).is_err(), "no worker starts twice");
         locks.forget(worker(1));
         locks.forget(worker(1));
@@ -216,7 +265,7 @@ mod tests {
             begin.send(number).unwrap();
             let held = locks.hold(worker(number)).unwrap();
             assert!(locks.path(worker(number)).unwrap().exists());
-            assert!(!locks.is_dead(worker(number)));
+            assert!(!is_dead(&locks, number));
             held.remove();
         }
         drop(begin);

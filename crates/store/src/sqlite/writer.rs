@@ -22,6 +22,8 @@
 //! home unless it is short and may stay, and lets go of the worker's lock. A batch is bounded by its operations only, not by their
 //! bytes: the callers bound what they submit.
 
+mod denied;
+mod erasing;
 mod locked;
 
 use std::sync::Arc;
@@ -44,6 +46,7 @@ use crate::sqlite::worker_lock::HeldLock;
 use crate::sqlite::{Shared, Tally, readers};
 use crate::turn::Level;
 use crate::worker::Health;
+use erasing::Erasing;
 
 /// How many operations one transaction holds at most.
 const BATCH_MAX: usize = 512;
@@ -65,6 +68,9 @@ pub(super) struct Writer {
     strikes: Strikes,
     // The process that held a lock when we last wanted to write, until a write succeeds.
     locked_by: Option<LockHolder>,
+    // The system did not let us write when we last wanted to, until a write succeeds.
+    denied: bool,
+    erasing: Erasing,
     log: LogWatch,
     log_room: LogRoom,
     // Where the checkpoint thread is asked, once there is one: a short life needs none.
@@ -96,6 +102,8 @@ impl Writer {
             disk,
             strikes: Strikes::default(),
             locked_by: None,
+            denied: false,
+            erasing: Erasing::new(),
             log,
             log_room,
             checkpoints: None,
@@ -117,7 +125,9 @@ impl Writer {
                 Taken::Jobs(jobs) => left = self.deal_with(Batch::of(jobs)).or(left),
                 Taken::Idle => {
                     self.look_at_lock();
+                    self.look_at_rights();
                     self.look_at_disk();
+                    self.go_on_erasing();
                 }
                 Taken::Over => break,
             }
@@ -139,6 +149,7 @@ impl Writer {
         if batch.to_run() > 0 {
             self.carry_out(&mut batch);
         }
+        self.erase_deleted();
         let settled = batch.settle();
         for read in settled.reads {
             readers::answer(&self.connection, &self.shared, read);
@@ -191,6 +202,7 @@ impl Writer {
                     // Only a sync or the shared memory fails like this.
                     self.log_has_holes |= is_io(&source);
                     let again = self.disk.found_full(source.clone());
+                    let source = self.disk.full().cloned().unwrap_or(source);
                     self.tell_health();
                     if again {
                         batch.refuse_new(&source);
@@ -207,6 +219,10 @@ impl Writer {
                         holder: holder.clone(),
                         source: source.clone(),
                     });
+                }
+                Trouble::Denied(source) => {
+                    let error = self.found_denied(source);
+                    batch.refuse_all(|_| error.clone());
                 }
                 Trouble::Broken(source) => {
                     batch.refuse_all(failed(&source));
@@ -240,6 +256,7 @@ impl Writer {
         let took = batch.attempt(&self.shared.db(&self.connection), make_room)?;
         self.shared.tally.committed(level, operations, took);
         self.found_unlocked();
+        self.found_writable();
         Ok(())
     }
 
@@ -272,6 +289,18 @@ impl Writer {
         if let Place::Memory = self.place {
             return;
         }
+        // The old one is without a transaction and may still do.
+        self.reconnect();
+        self.log_has_holes = true;
+        // At once, while the system still remembers what it did not write; else the next batch
+        // tries again before it does anything.
+        if let Err(error) = self.close_holes() {
+            tracing::error!(%error, "the log cannot be emptied");
+        }
+    }
+
+    /// Replaces the connection; whether that was possible.
+    fn reconnect(&mut self) -> bool {
         let opened = open::connect(&self.place, Purpose::Write).and_then(|mut connection| {
             self.log.follow(&mut connection)?;
             // Joins those who use the shared memory before the old connection leaves them.
@@ -286,15 +315,12 @@ impl Writer {
                 self.connection = connection;
                 self.level = None;
                 self.data_version = None;
+                true
             }
-            // The old one is without a transaction and may still do.
-            Err(error) => tracing::error!(%error, "the database cannot be opened again"),
-        }
-        self.log_has_holes = true;
-        // At once, while the system still remembers what it did not write; else the next batch
-        // tries again before it does anything.
-        if let Err(error) = self.close_holes() {
-            tracing::error!(%error, "the log cannot be emptied");
+            Err(error) => {
+                tracing::error!(%error, "the database cannot be opened again");
+                false
+            }
         }
     }
 
@@ -308,6 +334,8 @@ impl Writer {
             Health::WritesOff
         } else if self.locked_by.is_some() {
             Health::Locked
+        } else if self.denied {
+            Health::NotWritable
         } else {
             self.disk.health()
         };

@@ -23,7 +23,8 @@ pub(super) fn look(part: &mut Part, home: &Path) {
     let found = match fs::metadata(&path) {
         // The access check reports it; opening a pipe would wait.
         Ok(found) if !found.is_file() => None,
-        Ok(found) => Some(Ok(found.len() + size_beside(&path))),
+        // What is stored is in the log too until it is copied.
+        Ok(_) => Some(sqlite::size(&path).map(sqlite::Size::total_bytes)),
         Err(error) => Some(Err(error)),
     };
     let size = match found {
@@ -63,12 +64,6 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
         name.push(suffix);
         PathBuf::from(name)
     })
-}
-
-/// What is stored is in the log too until it is copied.
-fn size_beside(path: &Path) -> u64 {
-    let sizes = beside(path).filter_map(|path| fs::metadata(path).ok());
-    sizes.map(|found| found.len()).sum()
 }
 
 fn unseen(path: &Path, error: &io::Error) -> Finding {

@@ -13,6 +13,7 @@ use serde_json::json;
 use turnlane_protocol::method::ServerStatusAnswer;
 
 use super::{Finding, Mark, Part, daemon, database};
+use crate::assembly::DATABASE;
 use crate::home::{self, trust};
 use crate::shown::Screen;
 use crate::shown::text::quoted;
@@ -29,6 +30,7 @@ pub(super) async fn look(screen: &Screen) -> (Vec<Part>, Option<ServerStatusAnsw
             directory(&mut part, &home);
             access(&mut part, &home);
             database::look(&mut part, &home);
+            super::store::waiting_lanes(&mut part, &home.join(DATABASE));
             status = daemon::look(&mut part, &home, screen).await;
         }
         Err(error) => {
@@ -122,7 +124,7 @@ fn try_to_write(directory: &Path) -> io::Result<()> {
 }
 
 /// `512 B`, `1.5 GB`.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     let mut left = count;
     let mut rest = 0;
     let mut unit = "B";

@@ -193,6 +193,19 @@ fn errors_about_what_cannot_be_done_here_are_exact() {
             json!({"reason": "diskFull"}),
         ),
         (
+            ErrorObject::not_writable("/h/turnlane.db", "Permission denied (os error 13)"),
+            INTERNAL_ERROR,
+            "cannot write /h/turnlane.db: Permission denied (os error 13); nothing was recorded"
+                .into(),
+            json!({"reason": "notWritable", "path": "/h/turnlane.db"}),
+        ),
+        row(
+            ErrorObject::name_in_use("docs", "t"),
+            "the name \"docs\" is in use by thread t; choose another name, or rename or archive that \
+             thread first",
+            json!({"reason": "nameInUse", "threadId": "t", "name": "docs"}),
+        ),
+        (
             ErrorObject::sandbox_unavailable("no namespaces"),
             INTERNAL_ERROR,
             "no namespaces".into(),

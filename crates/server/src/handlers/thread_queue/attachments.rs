@@ -97,6 +97,32 @@ pub(super) fn forget(shared: &Shared, row: QueuedTurnId) {
     }));
 }
 
+/// The directories with copies of files that queued turns of this thread named. Blocks.
+pub fn of_thread(home: &Path, thread: ThreadId) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(home.join(FOLDER)) else {
+        return Vec::new();
+    };
+    let of_thread = |directory: &PathBuf| {
+        let named = fs::read_to_string(directory.join(THREAD)).ok();
+        named.and_then(|text| text.trim().parse().ok()) == Some(thread)
+    };
+    let directories = entries.flatten().take(SWEEP_MAX).map(|entry| entry.path());
+    directories.filter(of_thread).collect()
+}
+
+/// Removes what was copied for the queued turns of a thread that was deleted. Blocks.
+pub fn remove_of_thread(directories: &[PathBuf]) {
+    for directory in directories {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let path = directory.display();
+                tracing::warn!(%error, "cannot remove {path}, which a deleted thread left");
+            }
+            _ => {}
+        }
+    }
+}
+
 fn folder(shared: &Shared, row: QueuedTurnId) -> PathBuf {
     let all = shared.options.home.join(FOLDER);
     all.join(row.to_string())

@@ -78,7 +78,7 @@ async fn a_worker_counts_as_alive_until_its_last_lock_is_let_go_of() {
     let lock = store.worker_lock().unwrap().unwrap();
     let me = store.worker();
     drop(store);
-    let dead = || other.shared.locks.is_dead(me);
+    let dead = || other.shared.locks.state(me) == LockState::Free;
     // The writer lets go of the lock as the last thing it does.
     for _ in 0..1_000 {
         std::thread::yield_now();

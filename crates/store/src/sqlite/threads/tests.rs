@@ -3,6 +3,7 @@
 //! The lanes' promises are checked by the fixture after every step.
 
 mod lists;
+mod names;
 
 use super::*;
 use crate::approval::ApprovalAsked;

@@ -318,7 +318,7 @@ impl World {
         let gone = |worker: WorkerId| match whose {
             Whose::Dead => !open.contains(&worker),
             Whose::Of(one) => *one == worker,
-            Whose::Lane(_) => false,
+            Whose::Lane(_) | Whose::LaneUnlessAlive(_) => false,
         };
         let mut found = Vec::new();
         for lane in &mut self.lanes {
