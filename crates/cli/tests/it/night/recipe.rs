@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use turnlane_process::{
-    Containment, ContainmentKind, Delivery, Io, Options, ProcessService, Spec, TerminalSize, Until,
+    Containment, ContainmentKind, Delivery, Io, Options, ProcessService, Spec, Target,
+    TerminalSize, Until,
 };
 use turnlane_testkit::mock_model::{At, MockModel, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
@@ -68,8 +69,10 @@ impl Night {
 
     async fn json(&self, command: &str) -> Value {
         let text = self.types(&format!("{command} --json")).await;
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect()
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .collect()
     }
 
     /// Types a script at a terminal, which is closed when all of it was done.
@@ -103,7 +106,7 @@ impl Night {
             .await
             .unwrap();
         // What a closed window does: the session's leader hears of it, and the terminal is gone.
-        kill(shell.pid(), Signal::HUP);
+        assert!(shell.signal(turnlane_process::Signal::Hangup, Target::All));
         let closed = shell.wait(Until::Closed, Some(DEADLINE)).await;
         assert!(closed.is_some());
     }
