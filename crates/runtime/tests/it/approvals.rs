@@ -11,6 +11,7 @@ use turnlane_runtime::{
     AfterInterrupt, Answers, ApprovalState, CallerRights, ClientDecision, Drain, Error, NoticeBody,
     Options, StartHow, Subscriber,
 };
+use turnlane_store::Store as _;
 use turnlane_store::approval::ApprovalQuery;
 use turnlane_store::queue::RowState;
 use turnlane_store::turn::TurnStatus;
