@@ -182,8 +182,14 @@ mutant 'put-backs use up tries' fate.rs \
     '        .saturating_sub(row.put_backs)' ''
 mutant 'a turn that never began is sent to the model' fate.rs \
     '(Fate::Done, !ended.outcome.begun)' '(Fate::Done, false)'
-mutant 'shutdown forgets the row' fate.rs \
-    'let fate = if comes_back(ended.row) {' 'let fate = if comes_back(ended.row) && ended.had_effect {'
+mutant 'a graceful stop goes by on-crash' fate.rs \
+    'ended.worker_stop == WorkerStop::Graceful {' 'ended.worker_stop == WorkerStop::No {'
+mutant 'a stop uses up a try' fate.rs \
+    '        .saturating_sub(row.stops)' ''
+mutant 'an unanswered approval is an ordinary failure' fate.rs \
+    '} else if unanswered {' '} else if unanswered && ended.had_effect {'
+mutant 'an unanswered approval does not pause after a direct turn' fate.rs \
+    'pause: if unanswered && ended.row.source == DIRECT {' 'pause: if false {'
 
 # Recovery.
 mutant 'started row queued again after a crash' recovery.rs \

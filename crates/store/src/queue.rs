@@ -396,17 +396,38 @@ pub enum Verdict {
 ///
 /// Pure: it may be called more than once for one claim, when a batch has to be run again.
 #[derive(Clone)]
-pub struct Accepting(Arc<dyn Fn(Acceptance<'_>) -> Verdict + Send + Sync>);
+pub struct Accepting {
+    accept: Arc<dyn Fn(Acceptance<'_>) -> Verdict + Send + Sync>,
+    params_bytes_max: usize,
+}
 
 impl Accepting {
     /// Wraps a pure function.
     pub fn new(accept: impl Fn(Acceptance<'_>) -> Verdict + Send + Sync + 'static) -> Self {
-        Self(Arc::new(accept))
+        Self {
+            accept: Arc::new(accept),
+            params_bytes_max: usize::MAX,
+        }
+    }
+
+    /// Leaves a row whose params are longer claimed where it would be claimed and accepted at once:
+    /// all other lanes wait for the transaction, so that much is not read inside it.
+    #[must_use]
+    pub fn up_to(self, params_bytes_max: usize) -> Self {
+        Self {
+            params_bytes_max,
+            ..self
+        }
+    }
+
+    /// Returns true if the row may be decided inside the transaction that claims it.
+    pub fn takes(&self, row: &Row) -> bool {
+        row.params.as_str().len() <= self.params_bytes_max
     }
 
     /// Decides about one row.
     pub fn decide(&self, acceptance: Acceptance<'_>) -> Verdict {
-        (self.0)(acceptance)
+        (self.accept)(acceptance)
     }
 }
 

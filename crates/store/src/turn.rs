@@ -10,7 +10,7 @@ use crate::approval::{ApprovalAsked, ApprovalResolved};
 use crate::ids::{Grip, RowId, ThreadId, TurnId};
 use crate::json::Json;
 use crate::lane::{LaneView, Paused, Waiting};
-use crate::queue::{Accepting, Fate, NewRow, Repeated, Row};
+use crate::queue::{Accepting, ClaimedRow, Fate, NewRow, Repeated, Row};
 use crate::thread::{Direction, ThreadRow};
 
 /// Where a turn stands.
@@ -154,6 +154,8 @@ pub enum Accepted {
     Begun(Box<AcceptedTurn>),
     /// It could not be started, and was dealt with.
     CannotStart(Box<Refused>),
+    /// It is claimed and not decided: it is longer than [`Accepting::up_to`] says.
+    Claimed(Box<ClaimedRow>),
 }
 
 /// A row that could not be started.

@@ -96,12 +96,13 @@ Settings, in $TURNLANE_HOME/config.toml or with -c:
   lanes.max_running         how many queued turns run at once (32)
   queue.max_depth           how many turns may wait in a new thread (1000)
   queue.on_crash            block (default), continue, retry: when this process died under a turn
+  queue.on_stop             continue (default), block, retry: when a stop cut a turn
   queue.on_error            continue (default), block: when a turn failed
   queue.on_cannot_start     block (default), continue: when it could not even begin
   queue.on_limit            wait (default), fail: when the provider has no capacity or allowance
-  queue.on_interrupt        continue (default), pause: when somebody stopped a turn
-  queue.dedupe_window, queue.poison_limit, thread.unload_after, approvals.timeout,
-  approvals.unattended_timeout, engine.turn_timeout
+  queue.on_interrupt        pause (default), continue: when somebody stopped a turn
+  approvals.timeout, approvals.unattended_timeout       no limit (default), or a time
+  queue.dedupe_window, queue.poison_limit, thread.unload_after, engine.turn_timeout
 
 Examples:
   turnlane serve                                      a port is picked and told

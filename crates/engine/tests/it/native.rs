@@ -11,6 +11,7 @@ mod moods;
 mod rules;
 mod sessions;
 mod steers;
+mod stops;
 mod support;
 mod text;
 mod trees;

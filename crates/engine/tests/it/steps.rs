@@ -158,6 +158,17 @@ async fn an_accepted_command_runs_after_the_answer_and_the_fence() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_that_nobody_decided_about_in_time_fails_the_turn() {
+    let seen = decided(Decided::by_time_limit("no one answered")).await;
+    assert!(lines(&seen, "completed")[0].contains("\"status\":\"declined\""));
+    assert!(lines(&seen, "commit").is_empty());
+    let outcome = seen.outcome();
+    assert_eq!(outcome.status, OutcomeStatus::Failed);
+    let error = outcome.error.clone().unwrap();
+    assert_eq!(error.kind, Some(ErrorKind::ApprovalTimeout));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_declined_command_does_not_run_and_the_model_is_told_why() {
     let reason = Some("no one answered".to_owned());
     let decision = Decision::Decline;

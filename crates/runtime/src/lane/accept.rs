@@ -18,7 +18,7 @@ use turnlane_store::queue::{
     Acceptance, Accepting, CannotStart, OnCannotStart, OnLimit, Row, Verdict,
 };
 use turnlane_store::turn::{Accept, EndedTurn, FirstItem, TurnEnd, TurnStatus};
-use turnlane_store::{Json, TurnId};
+use turnlane_store::{Json, RowId, TurnId};
 
 use super::rights::CallerRights;
 use super::rows::{self, comes_back};
@@ -29,6 +29,35 @@ const PREVIEW_CHARS_MAX: usize = 200;
 
 /// The failure of a turn that may run only in a sandbox.
 const NO_SANDBOX: &str = "the turn requires a sandbox, and the thread has none";
+
+/// How long params may be that are read inside the transaction that claims; longer ones are read
+/// between claim and acceptance, while other lanes go on.
+pub(crate) const PARAMS_READ_INSIDE_MAX: usize = 64 * 1024;
+
+/// The params of one row, read before the transaction that accepts it; or why they cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadParams {
+    row: RowId,
+    params: Result<Arc<TurnStartParams>, String>,
+}
+
+impl ReadParams {
+    /// Reads the params of a row that is claimed: nothing changes them any more.
+    pub(crate) fn of(row: &Row) -> Self {
+        Self {
+            row: row.id,
+            params: rows::read(&row.params).map(Arc::new),
+        }
+    }
+
+    /// The params of a row that is made of them.
+    pub(crate) fn known(row: RowId, params: Arc<TurnStartParams>) -> Self {
+        Self {
+            row,
+            params: Ok(params),
+        }
+    }
+}
 
 /// What is chosen before a row is accepted.
 #[derive(Clone, Debug)]
@@ -41,6 +70,8 @@ pub(crate) struct Chosen {
     pub turns: CallerRights,
     /// The engines that this worker has.
     pub engines: Arc<BTreeSet<String>>,
+    /// The params of the row, where they were read before.
+    pub read: Option<ReadParams>,
     /// Now.
     pub at_ms: i64,
 }
@@ -66,7 +97,11 @@ fn decide(acceptance: Acceptance<'_>, chosen: &Chosen) -> Verdict {
 
 fn read(acceptance: Acceptance<'_>, chosen: &Chosen) -> Result<Accept, String> {
     let unreadable = |why: String| format!("queued turn payload could not be read: {why}");
-    let params: TurnStartParams = rows::read(&acceptance.row.params).map_err(unreadable)?;
+    let params = match &chosen.read {
+        Some(read) if read.row == acceptance.row.id => read.params.clone(),
+        Some(_) | None => rows::read(&acceptance.row.params).map(Arc::new),
+    };
+    let params = params.map_err(unreadable)?;
     let settings: Settings = rows::read(&acceptance.thread.settings).map_err(unreadable)?;
     let after = settings.after(&params).map_err(unreadable)?;
     // Looked at here as well as by the server: the thread may have lost its sandbox since the row

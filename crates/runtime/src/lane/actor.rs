@@ -27,7 +27,7 @@ mod unreviewed;
 mod warned;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -42,6 +42,7 @@ use self::completion::EndedTurn;
 use self::input::Input;
 use self::joining::Joined;
 use self::results::Done;
+use super::accept::ReadParams;
 use super::approvals::SessionAccepts;
 use super::close::CloseOp;
 use super::command::{Command, Reply};
@@ -88,6 +89,8 @@ pub(crate) struct Actor {
     slot_wait: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
     slot: Option<OwnedSemaphorePermit>,
     hooks: Option<BoxFuture<'static, BeforeTurnVerdict>>,
+    /// The params of the claimed row, where they were read before its acceptance.
+    read_params: Arc<Mutex<Option<ReadParams>>>,
     look: Option<Work<LaneView>>,
     /// The history for the turn that is being accepted.
     history: Option<Reading>,
@@ -155,6 +158,7 @@ impl Actor {
             slot_wait: None,
             slot,
             hooks: None,
+            read_params: Arc::default(),
             look: Some(shared.store.look(thread)),
             history: None,
             known: KnownPast::default(),

@@ -11,6 +11,7 @@ use turnlane_runtime::{
     AfterInterrupt, Answers, ApprovalState, CallerRights, ClientDecision, Drain, Error, NoticeBody,
     Options, StartHow, Subscriber,
 };
+use turnlane_store::Store as _;
 use turnlane_store::approval::ApprovalQuery;
 use turnlane_store::queue::RowState;
 use turnlane_store::turn::TurnStatus;
@@ -396,6 +397,39 @@ async fn somebody_who_only_listens_is_nobody_who_could_answer() {
     world.add(thread, "go").await;
     mute.0.hears("turn Failed", 1).await;
     assert_eq!(mute.0.said(), "");
+}
+
+#[tokio::test]
+async fn a_question_that_a_graceful_stop_cut_is_not_open_and_is_asked_again_by_the_next_worker() {
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    world.add(thread, "go").await;
+    let asked = async || open(&world).await == 1;
+    eventually("the question", DEADLINE, asked).await.unwrap();
+    let first = world.handle.approvals(None).await.unwrap().remove(0);
+    world.runtime.stop(Duration::ZERO).await.unwrap();
+    let left = home.store().approvals(ApprovalQuery::Open).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+
+    let world = home.start(SCRIPT).await;
+    let asked = async || open(&world).await == 1;
+    eventually("the question again", DEADLINE, asked)
+        .await
+        .unwrap();
+    let again = world.handle.approvals(None).await.unwrap().remove(0);
+    assert_ne!(again.approval_id, first.approval_id);
+    let accept = ClientDecision::new(Decision::Accept);
+    world
+        .handle
+        .respond(again.approval_id, accept)
+        .await
+        .unwrap();
+    let turns = world.ended(thread, 2).await;
+    assert_eq!(turns[1].status, TurnStatus::Completed);
+    let items = world.items(thread).await;
+    let messages = items.iter().filter(|item| item.kind == "userMessage");
+    assert_eq!(messages.count(), 1);
 }
 
 /// A worker that asks and dies: its tasks go with their runtime, and its store with them.

@@ -9,6 +9,7 @@ mod dropped;
 mod ephemeral;
 mod held;
 mod idle;
+mod large;
 mod past;
 mod processes;
 mod requests;

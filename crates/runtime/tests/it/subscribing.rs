@@ -178,7 +178,7 @@ async fn whoever_missed_a_long_queue_growing_gets_it_once_as_it_is() {
         .unwrap();
     assert_eq!(snapshot.replay, Replay::Events);
     assert_eq!(back.words(), ["warning", "queue 30 paused"]);
-    assert_eq!(back.notices()[0].seq, snapshot.seq);
+    assert_eq!(back.notices()[1].seq, snapshot.seq);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane_runtime::Options;
+use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::support::{Client, World};
 
@@ -78,8 +79,13 @@ async fn a_pause_is_told_once_to_each() {
         .await;
     client.told("turn/completed", json!({})).await;
     client.ok("thread/queue/pause", named).await;
-    client.settle().await;
-    assert_eq!(warnings(&client).len(), 2);
+    let twice = async || {
+        client.settle().await;
+        warnings(&client).len() == 2
+    };
+    eventually("the second warning", DEADLINE, twice)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -215,7 +215,8 @@ async fn another_row_is_started_past_a_failed_head_which_goes_on_holding() {
     assert_eq!(client.waiting(&thread).await, ["broken", "a"]);
     assert_eq!(client.history(&thread).await, ["broken", "b"]);
     // The failed one can be started itself; then the rest follows.
-    let answer = client.ok("thread/queue/start", of(&thread)).await;
+    let named = json!({"threadId": thread, "queuedSubmissionId": row["id"]});
+    let answer = client.ok("thread/queue/start", named).await;
     assert_eq!(answer["turn"]["id"], row["turnId"]);
     assert_eq!(
         drained(&mut client, &thread).await,
@@ -463,11 +464,13 @@ async fn a_server_that_drains_everything_goes_on_after_a_restart_without_a_clien
 }
 
 #[tokio::test]
-async fn a_row_whose_server_stopped_under_it_comes_back_failed_and_is_not_run_again() {
+async fn a_row_that_is_to_hold_after_a_stop_comes_back_failed_and_is_not_run_again() {
     let world = World::start(HOLD).await;
     let mut client = world.client().await;
     let thread = client.thread().await;
-    let row = client.add(&thread, "hold").await;
+    let mut hold = whole(&thread, "hold");
+    hold["onStop"] = json!("block");
+    let row = client.ok("thread/queue/add", hold).await["queuedTurn"].clone();
     let turn = row["turnId"].as_str().unwrap().to_owned();
     client
         .told("turn/started", json!({"turn": {"id": turn}}))

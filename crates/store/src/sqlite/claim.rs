@@ -27,16 +27,20 @@ pub(super) fn claim(db: &Db<'_>, claim: &Claim) -> Result<Claimed<ClaimedRow>, F
     let Some(row) = take_row(db, &mut lane, claim)? else {
         return Ok(Claimed::NotNow(lane.view(db)?));
     };
-    save_row(db, &lane, &row)?;
+    save_claimed(db, &lane, row).map(Claimed::Ours)
+}
+
+fn save_claimed(db: &Db<'_>, lane: &Lane, row: Row) -> Result<ClaimedRow, Fault> {
+    save_row(db, lane, &row)?;
     lane.save(db)?;
-    Ok(Claimed::Ours(ClaimedRow {
+    Ok(ClaimedRow {
         grip: lane.grip(),
         row,
         lane: lane.view(db)?,
-    }))
+    })
 }
 
-/// Claims a row and accepts it, or deals with it.
+/// Claims a row and accepts it, or deals with it; a long one is only claimed.
 pub(super) fn claim_and_accept(
     db: &Db<'_>,
     claim: &Claim,
@@ -46,6 +50,10 @@ pub(super) fn claim_and_accept(
     let Some(row) = take_row(db, &mut lane, claim)? else {
         return Ok(Claimed::NotNow(lane.view(db)?));
     };
+    if !accepting.takes(&row) {
+        let claimed = save_claimed(db, &lane, row)?;
+        return Ok(Claimed::Ours(Accepted::Claimed(Box::new(claimed))));
+    }
     accept_row(db, lane, row, accepting, claim.at_ms).map(Claimed::Ours)
 }
 

@@ -230,7 +230,9 @@ impl Fixture {
         let claimed = self.run(|db| claim::claim_and_accept(db, &wanted, &accepting()));
         match claimed.unwrap() {
             Claimed::Ours(Accepted::Begun(begun)) => Some(*begun),
-            Claimed::Ours(Accepted::CannotStart(_)) => unreachable!("everything is accepted"),
+            Claimed::Ours(Accepted::CannotStart(_) | Accepted::Claimed(_)) => {
+                unreachable!("everything is accepted")
+            }
             Claimed::NotNow(_) => None,
         }
     }

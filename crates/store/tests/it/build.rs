@@ -187,6 +187,7 @@ pub(crate) fn begun(accepted: Accepted) -> AcceptedTurn {
     match accepted {
         Accepted::Begun(turn) => *turn,
         Accepted::CannotStart(refused) => panic!("cannot start: {refused:?}"),
+        Accepted::Claimed(claimed) => panic!("only claimed: {claimed:?}"),
     }
 }
 

@@ -152,7 +152,8 @@ async fn a_turn_that_a_kill_cut_off_is_shown_and_goes_on_as_a_person_says() {
     let to = json!({"threadId": id, "queuedTurnId": row, "position": 1});
     ok(&mut client, "thread/queue/move", to).await;
     held(&served, &mut client, id, "blocked").await;
-    ok(&mut client, "thread/queue/start", json!({"threadId": id})).await;
+    let named = json!({"threadId": id, "queuedSubmissionId": row});
+    ok(&mut client, "thread/queue/start", named).await;
     drained(&mut client, id).await;
     let after = [
         ("cut", "interrupted"),

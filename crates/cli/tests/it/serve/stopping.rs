@@ -1,5 +1,6 @@
 //! How a daemon ends: no new turns, running ones for a while, a second signal at once.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -11,7 +12,7 @@ use turnlane_testkit::{Random, TempHome};
 
 use super::restarts::completed;
 use super::{Daemon, add, is_full, turns};
-use crate::app_server::{Served, thread};
+use crate::app_server::{Served, ok, thread};
 use crate::exec::kills::seed;
 
 async fn gated() -> (Served, Gate) {
@@ -85,10 +86,19 @@ async fn a_turn_that_takes_longer_than_the_grace_is_interrupted() {
     let mut other = served.stdio().await;
     let expected = [pair("running", "interrupted")];
     assert_eq!(turns(&mut other.client, &id).await, expected);
+    // It waits for the next daemon, in front of the other.
+    let queue = ok(
+        &mut other.client,
+        "thread/queue/list",
+        json!({"threadId": id}),
+    )
+    .await;
+    assert_eq!(queue["depth"], 2);
+    assert!(queue["blocked"].is_null(), "{queue}");
 }
 
 #[tokio::test]
-async fn a_second_signal_interrupts_at_once() {
+async fn a_second_signal_interrupts_at_once_and_leaves_the_row_to_its_crash_policy() {
     let (served, gate) = gated().await;
     let grace = ["-c", "server.shutdown_grace=1h"];
     let (mut daemon, id) = busy(&served, &gate, &grace).await;
@@ -100,6 +110,13 @@ async fn a_second_signal_interrupts_at_once() {
     let mut other = served.stdio().await;
     let expected = [pair("running", "interrupted")];
     assert_eq!(turns(&mut other.client, &id).await, expected);
+    let queue = ok(
+        &mut other.client,
+        "thread/queue/list",
+        json!({"threadId": id}),
+    )
+    .await;
+    assert_eq!(queue["depth"], 1, "onCrash says continue: {queue}");
 }
 
 #[tokio::test]
@@ -205,9 +222,16 @@ async fn at_whatever_moment_it_is_stopped_no_turn_is_ended_that_had_not_begun() 
     let (ends, cut_off, history) = stopped_while_draining("server.shutdown_grace=30s").await;
     assert_eq!((ends, cut_off), (8 * stops(), 0));
     assert_eq!(history.len(), ends, "{history:?}");
-    // What runs is cut off and held; nothing else is.
+    // What runs is cut off and continued after the restart: nothing needs a person, and no message
+    // is there twice.
     let (ends, cut_off, history) = stopped_while_draining("server.shutdown_grace=0s").await;
-    assert_eq!(history.len(), ends + cut_off, "{history:?}");
-    let interrupted = history.iter().filter(|(_, status)| status == "interrupted");
-    assert_eq!(interrupted.count(), cut_off);
+    assert_eq!((ends, cut_off), (8 * stops(), 0));
+    let completed = history.iter().filter(|(_, status)| status == "completed");
+    assert_eq!(completed.count(), ends, "{history:?}");
+    let messages: Vec<_> = history
+        .iter()
+        .filter(|(text, _)| !text.is_empty())
+        .collect();
+    let texts: BTreeSet<_> = messages.iter().map(|(text, _)| text).collect();
+    assert_eq!((messages.len(), texts.len()), (ends, ends), "{history:?}");
 }

@@ -80,6 +80,7 @@ fn decided_by(turns: CallerRights, settings: &Json, row: &Row) -> Verdict {
         engines: Arc::new(BTreeSet::from(["native".to_owned()])),
         item: ItemId::new(u64::try_from(NOW_MS).unwrap()),
         next_turn: next_turn(),
+        read: None,
         at_ms: NOW_MS,
     };
     let thread = thread(settings.clone());

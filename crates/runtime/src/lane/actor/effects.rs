@@ -3,7 +3,7 @@
 //! The invariant here: an effect is carried out whole before the next one is looked at, and
 //! operations are submitted in the order of the effects.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use turnlane_engine::{CancelReason, NoHooks, Steer, Steering as Answered, TurnOutcome};
 use turnlane_protocol::input::UserInput;
@@ -20,7 +20,7 @@ use super::results::Done;
 use crate::dispatcher::recover_dead;
 use crate::error::Error;
 use crate::ids;
-use crate::lane::accept::{self, Chosen};
+use crate::lane::accept::{self, Chosen, PARAMS_READ_INSIDE_MAX, ReadParams};
 use crate::lane::command::{Bound, StartRequest};
 use crate::lane::event::{
     CancelWhy, Closing, Committed, Effect, Event, FailedOp, Op, RequestNo, StartHow, Tell,
@@ -31,6 +31,7 @@ use crate::lane::rights::CallerRights;
 use crate::lane::state::HASTY_GRACE;
 use crate::lane::turn::RunningTurn;
 use crate::lane::{request, rows};
+use crate::options::BeforeTurnVerdict;
 use crate::queue::content_hash;
 use crate::settings::Settings;
 
@@ -113,6 +114,7 @@ impl Actor {
             next_turn: ids::new_turn(at_ms),
             turns: self.shared.options.turns,
             engines: self.shared.engine_names(),
+            read: None,
             at_ms,
         }
     }
@@ -129,8 +131,11 @@ impl Actor {
         let start = match self.new_row(start) {
             Ok(row) => StartTurn {
                 thread: self.thread,
+                accepting: accept::accepting(Chosen {
+                    read: Some(ReadParams::known(row.id, Arc::new(start.params.clone()))),
+                    ..self.chosen()
+                }),
                 row,
-                accepting: accept::accepting(self.chosen()),
                 when_busy: match start.how {
                     StartHow::OrQueue => WhenBusy::Queue,
                     StartHow::OrSteer | StartHow::OrReject | StartHow::Row(_) => WhenBusy::Refuse,
@@ -198,7 +203,7 @@ impl Actor {
             return;
         }
         self.read_history();
-        let accepting = accept::accepting(self.chosen());
+        let accepting = accept::accepting(self.chosen()).up_to(PARAMS_READ_INSIDE_MAX);
         let work = self.shared.store.claim_and_accept(claim, accepting);
         self.submit(async move { Done::ClaimAndAccept(asked, work.await) });
     }
@@ -217,11 +222,30 @@ impl Actor {
         let Some(claimed) = &self.claimed else {
             return;
         };
-        if let Some(before_turn) = &self.shared.options.before_turn {
+        let hook = self.shared.options.before_turn.as_ref().map(|before_turn| {
             crash::point("hook:before");
             let thread = ids::wire_thread(self.thread);
-            self.hooks = Some(before_turn.before_turn(thread, &claimed.row));
-        }
+            before_turn.before_turn(thread, &claimed.row)
+        });
+        let row = claimed.row.clone();
+        // What an earlier claim read is not this row's any more.
+        self.read_params = Arc::default();
+        let read = Arc::clone(&self.read_params);
+        self.hooks = Some(Box::pin(async move {
+            let verdict = match hook {
+                Some(hook) => hook.await,
+                None => BeforeTurnVerdict::Go,
+            };
+            if verdict == BeforeTurnVerdict::Go
+                && row.params.as_str().len() > PARAMS_READ_INSIDE_MAX
+            {
+                // On a thread of its own: the lane answers its clients meanwhile. A task that
+                // panicked has read nothing, and the transaction reads it itself.
+                let params = tokio::task::spawn_blocking(move || ReadParams::of(&row)).await;
+                *read.lock().unwrap_or_else(PoisonError::into_inner) = params.ok();
+            }
+            verdict
+        }));
     }
 
     fn commit_accept(&mut self) {
@@ -229,8 +253,13 @@ impl Actor {
             return;
         };
         let (grip, row) = (claimed.grip, claimed.row.id);
+        let read = self.read_params.lock();
+        let read = read.unwrap_or_else(PoisonError::into_inner).take();
         self.read_history();
-        let accepting = accept::accepting(self.chosen());
+        let accepting = accept::accepting(Chosen {
+            read,
+            ..self.chosen()
+        });
         let work = self
             .shared
             .store

@@ -67,6 +67,9 @@ impl Actor {
                 self.held(asked.request, lane)
             }
             Done::Claim(asked, Ok(Claimed::Ours(claimed))) => self.claimed(asked.request, claimed),
+            Done::ClaimAndAccept(asked, Ok(Claimed::Ours(Accepted::Claimed(claimed)))) => {
+                self.claimed(asked.request, *claimed)
+            }
             Done::ClaimAndAccept(asked, Ok(Claimed::Ours(accepted))) => {
                 self.accepted(asked.request, Ok(accepted))
             }
@@ -164,6 +167,7 @@ impl Actor {
         match result {
             Ok(Accepted::Begun(accepted)) => self.begun(request, accepted),
             Ok(Accepted::CannotStart(refused)) => self.refused(request, *refused),
+            Ok(Accepted::Claimed(claimed)) => self.claimed(request, *claimed),
             Err(error) => self.failed(request, FailedOp::Taking, error),
         }
     }

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use turnlane_store::StoreError;
 use turnlane_store::lane::{Head, Taken};
-use turnlane_store::queue::{Claimed, NewRow, RowState};
+use turnlane_store::queue::{Accepting, Claimed, NewRow, RowState};
+use turnlane_store::turn::Accepted;
 
 use crate::backend::{on_many_workers, on_one_worker};
 use crate::build::*;
@@ -14,6 +15,7 @@ on_one_worker![
     an_empty_queue_has_nothing_to_claim,
     a_row_that_is_not_due_holds_the_lane,
     a_failed_head_is_not_started_unless_it_is_named,
+    a_row_that_is_longer_than_may_be_read_is_claimed_and_accepted_apart,
     a_failed_head_holds_the_lane,
     the_head_can_be_claimed_whatever_holds_the_lane,
     a_row_can_be_claimed_out_of_order,
@@ -75,6 +77,25 @@ async fn an_empty_queue_has_nothing_to_claim(db: Db) {
         hand.claim_and_accept(head_now(), accepting()),
         StoreError::QueueEmpty
     );
+}
+
+async fn a_row_that_is_longer_than_may_be_read_is_claimed_and_accepted_apart(db: Db) {
+    let hand = db.one().await;
+    let long = NewRow {
+        params: json(&format!("{{\"say\":\"{}\"}}", "x".repeat(100))),
+        ..row("a")
+    };
+    hand.append(append(long)).await.unwrap();
+    let unread = Accepting::new(|_| panic!("read inside the transaction that claims")).up_to(99);
+    let claimed = match ours(hand.claim_and_accept(head(), unread).await.unwrap()) {
+        Accepted::Claimed(claimed) => claimed,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(hand.state("a").await, RowState::Claimed);
+    assert_eq!(claimed.lane, hand.lane().await);
+    let accepted = hand.accept(claimed.grip, claimed.row.id, accepting(), NOW);
+    assert!(matches!(accepted.await.unwrap(), Accepted::Begun(_)));
+    assert_eq!(hand.state("a").await, RowState::Started);
 }
 
 async fn a_failed_head_is_not_started_unless_it_is_named(db: Db) {
@@ -145,7 +166,7 @@ async fn a_failed_row_that_is_claimed_loses_its_failure(db: Db) {
     hand.add(&["a"]).await;
     hand.fail("a").await;
     let turn = begun(ours(
-        hand.claim_and_accept(head_now(), accepting())
+        hand.claim_and_accept(this_row("a"), accepting())
             .await
             .unwrap(),
     ));

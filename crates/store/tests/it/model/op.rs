@@ -314,6 +314,7 @@ fn end_of(accepted: Accepted) -> Told {
     match accepted {
         Accepted::Begun(turn) => begun(*turn),
         Accepted::CannotStart(refused) => cannot_start(*refused),
+        Accepted::Claimed(claimed) => panic!("only claimed: {claimed:?}"),
     }
 }
 

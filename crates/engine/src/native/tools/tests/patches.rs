@@ -107,16 +107,29 @@ async fn a_declined_patch_is_told_with_its_reason_and_writes_nothing() {
         .await;
     assert_eq!(done, failed("patch rejected by user"));
     assert_eq!(stage.course(), declined);
-    let timed_out = Decided {
+    let explained = Decided {
         reason: Some("no one answered".to_owned()),
         ..Decided::new(Decision::Decline)
     };
-    stage.answer(Answer::Decide(timed_out));
+    stage.answer(Answer::Decide(explained));
     assert_eq!(
         stage.patch("*** Add File: a\n+x").await,
         failed("no one answered")
     );
     assert_eq!(stage.course(), declined);
+    assert_eq!(stage.read("a"), None);
+}
+
+#[tokio::test]
+async fn a_patch_that_nobody_decided_about_in_time_is_declined_and_fails_the_turn() {
+    let mut stage = Stage::with(ApprovalPolicy::Untrusted, workspace());
+    stage.answer(Answer::Decide(Decided::by_time_limit("no one answered")));
+    let done = stage.patch("*** Add File: a\n+x").await;
+    assert_eq!(done, Err(Stop::Unanswered));
+    assert_eq!(
+        stage.course(),
+        ["started:inProgress", "asked", "completed:declined"]
+    );
     assert_eq!(stage.read("a"), None);
 }
 

@@ -60,7 +60,7 @@ async fn begin(
     });
     match step.await? {
         Claimed::Ours(Accepted::Begun(begun)) => Some(*begun),
-        Claimed::Ours(Accepted::CannotStart(_)) | Claimed::NotNow(_) => None,
+        Claimed::Ours(Accepted::CannotStart(_) | Accepted::Claimed(_)) | Claimed::NotNow(_) => None,
     }
 }
 

@@ -97,6 +97,17 @@ async fn what_is_declined_did_not_run() {
 }
 
 #[tokio::test]
+async fn a_command_that_nobody_decided_about_in_time_is_declined_and_fails_the_turn() {
+    let mut thread = untrusting();
+    let turn = thread.turn_deciding([Decided::by_time_limit("no one answered")]);
+    let stopped = turn.call("a", json!({"cmd": "touch made"})).await;
+    assert_eq!(stopped.unwrap_err(), Stop::Unanswered);
+    let told = turn.end().await;
+    assert_eq!(told.completed("a").status, ItemStatus::Declined);
+    assert_eq!(thread.service.counters().spawned, 0);
+}
+
+#[tokio::test]
 async fn cancel_declines_and_stops_the_turn() {
     let mut thread = untrusting();
     let turn = thread.turn_deciding(decide([Decision::Cancel]));

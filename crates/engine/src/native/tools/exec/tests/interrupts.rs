@@ -34,7 +34,7 @@ fn aborted(stop: &Stop) -> bool {
         Stop::Cancelled(text) => {
             text.starts_with("aborted by user after ") && text.ends_with("; it may have partly run")
         }
-        Stop::Interrupted | Stop::Fenced => false,
+        Stop::Interrupted | Stop::Unanswered | Stop::Fenced => false,
     }
 }
 
