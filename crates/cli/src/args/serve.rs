@@ -102,6 +102,8 @@ Settings, in $TURNLANE_HOME/config.toml or with -c:
   queue.on_interrupt        continue (default), pause: when somebody stopped a turn
   queue.dedupe_window, queue.poison_limit, thread.unload_after, approvals.timeout,
   approvals.unattended_timeout, engine.turn_timeout
+  process.sandbox           enforced (default), container: where this machine gives no mounts (as in
+                            a plain container), run sandboxed commands without them
 
 Examples:
   turnlane serve                                      a port is picked and told

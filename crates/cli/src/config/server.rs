@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use turnlane_process::LocalSockets;
+use turnlane_process::{AbsentMounts, LocalSockets};
 use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, Policies};
 
 use super::Section;
@@ -36,6 +36,8 @@ pub(crate) struct ServerConfig {
     pub(crate) spawn: Spawn,
     /// Whether commands with network may use sockets of the user's other programs.
     pub(crate) local_sockets: LocalSockets,
+    /// Whether what surrounds this program is the sandbox, where mounts cannot be had.
+    pub(crate) absent_mounts: AbsentMounts,
 }
 
 /// What becomes of a queue when its running turn is interrupted.
@@ -72,6 +74,7 @@ impl Default for ServerConfig {
             turn_timeout: None,
             spawn: Spawn::Allow,
             local_sockets: LocalSockets::Closed,
+            absent_mounts: AbsentMounts::Refuse,
         }
     }
 }
@@ -131,6 +134,8 @@ impl ServerConfig {
                 set(&mut self.spawn, section.word("spawn", &SPAWN)?);
                 let sockets = section.word("local_sockets", &LOCAL_SOCKETS)?;
                 set(&mut self.local_sockets, sockets);
+                let mounts = section.word("sandbox", &SANDBOX)?;
+                set(&mut self.absent_mounts, mounts);
             }
         }
         section.finish();
@@ -174,6 +179,10 @@ const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
 const ON_LIMIT: [(&str, OnLimit); 2] = [("wait", OnLimit::Wait), ("fail", OnLimit::Fail)];
 const ENGINES: [(&str, &str); 2] = [("native", "native"), ("scripted", "scripted")];
 const SPAWN: [(&str, Spawn); 2] = [("allow", Spawn::Allow), ("deny", Spawn::Deny)];
+const SANDBOX: [(&str, AbsentMounts); 2] = [
+    ("enforced", AbsentMounts::Refuse),
+    ("container", AbsentMounts::Tolerate),
+];
 pub(super) const LOCAL_SOCKETS: [(&str, LocalSockets); 2] = [
     ("closed", LocalSockets::Closed),
     ("open", LocalSockets::Open),

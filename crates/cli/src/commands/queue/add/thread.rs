@@ -258,9 +258,12 @@ async fn remembered(session: &Session, thread: &Value) -> anyhow::Result<Option<
 
 /// A directory as the server knows it; one that does not exist here is refused.
 fn directory(session: &Session, given: &Path) -> anyhow::Result<PathBuf> {
-    let wrong = || format!("cannot work in {}", given.display());
-    let found = session.directory(given).with_context(wrong)?;
-    if session.shares_files() && !found.is_dir() {
+    let found = session.directory(given);
+    if !session.shares_files() {
+        return found;
+    }
+    let found = found.with_context(|| format!("cannot work in {}", given.display()))?;
+    if !found.is_dir() {
         bail!("cannot work in {}: it is no directory", given.display());
     }
     Ok(found)
