@@ -150,7 +150,7 @@ async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
     let id = thread(&mut client, &served.work(), json!({})).await;
     assert_eq!(get(&daemon.url, "/readyz", "").await.0, 200);
     disk.fill().unwrap();
-    let mut error = serde_json::Value::Null;
+    let mut error = Value::Null;
     for n in 0..500 {
         let input = json!([{"type": "text", "text": format!("{n} {}", "x".repeat(4_000))}]);
         let turn = json!({"threadId": id, "input": input});
