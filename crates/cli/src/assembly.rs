@@ -14,7 +14,7 @@ use turnlane_engine::Engine;
 use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
 use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
-use turnlane_process::ProcessService;
+use turnlane_process::{AbsentMounts, Enforces as _, ProcessService};
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::method::thread_start::EngineStatus;
 use turnlane_protocol::policy::BuiltinProfile;
@@ -147,6 +147,7 @@ impl Assembly {
             hold: store.worker_lock()?.into_iter().collect(),
             hidden: home::hidden(home, codex_home),
             local_sockets: config.server.local_sockets,
+            absent_mounts: config.server.absent_mounts,
             key_variables: key_variables(&config.shared),
             state: Some(home::process_state(home)),
             ..turnlane_process::Options::default()
@@ -189,6 +190,21 @@ impl Assembly {
             runtime,
             service,
         })
+    }
+
+    /// What sandboxes do not hold here because the configuration says that a container does; none where
+    /// they hold everything.
+    pub(crate) fn weaker_sandbox(&self) -> Option<String> {
+        // First: trying what this machine offers takes a process.
+        if self.service.absent_mounts() == AbsentMounts::Refuse {
+            return None;
+        }
+        let why = self.service.mounts().as_ref().err()?;
+        Some(format!(
+            "process.sandbox is container and mounts cannot be had here ({why}): commands run with \
+             Landlock and a filter of system calls alone; they can write .git, .codex, .agents and \
+             .turnlane in a workspace"
+        ))
     }
 
     /// What the lanes of the store do.

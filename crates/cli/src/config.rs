@@ -376,7 +376,7 @@ mod tests {
                     on_limit = \"fail\"\non_cannot_start = \"continue\"\npoison_limit = 5\n\
                     max_depth = 100000\n[lanes]\nmax_running = 7\n\
                     [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n\
-                    local_sockets = \"open\"\n";
+                    local_sockets = \"open\"\nsandbox = \"container\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
         assert_eq!(config.unattended_timeout, Some(Duration::ZERO));
@@ -384,6 +384,8 @@ mod tests {
         assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
         assert_eq!(config.spawn, Spawn::Deny);
         assert_eq!(config.local_sockets, turnlane_process::LocalSockets::Open);
+        let tolerant = turnlane_process::AbsentMounts::Tolerate;
+        assert_eq!(config.absent_mounts, tolerant);
         assert_eq!(config.policies.on_crash, OnCrash::Retry);
         assert_eq!(config.policies.on_error, OnError::Block);
         assert_eq!(config.policies.on_limit, OnLimit::Fail);

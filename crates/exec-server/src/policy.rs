@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use turnlane_process::{Access, Enforces, LANDLOCK_ABI_MIN, PathPolicy, Sandbox};
+use turnlane_process::{AbsentMounts, Access, Enforces, LANDLOCK_ABI_MIN, PathPolicy, Sandbox};
 use turnlane_protocol::policy::{NetworkAccess, SandboxPolicy};
 
 /// The sandbox of a command that starts in `cwd`, which is writable with `more_roots` where the
@@ -92,9 +92,14 @@ fn check_paths(
     let paths =
         PathPolicy::new(sandbox, tmpdir, machine.hidden()).map_err(|error| error.to_string())?;
     // What is protected inside of a writable root needs a mount of its own.
+    let bound = match machine.absent_mounts() {
+        AbsentMounts::Refuse => Access::Write,
+        // Only what may not be seen at all still does.
+        AbsentMounts::Tolerate => Access::Read,
+    };
     let is_divided = |root: &PathBuf| {
         let root = root.canonicalize().unwrap_or_else(|_| root.clone());
-        paths.least_below(&root) < Access::Write
+        paths.least_below(&root) < bound
     };
     if roots.iter().any(is_divided)
         && let Err(why) = machine.mounts()

@@ -58,8 +58,8 @@ pub use report::{
     ProcessInfo, ProcessState, Report,
 };
 pub use sandbox::{
-    Access, LANDLOCK_ABI_MIN, LANDLOCK_ABI_SCOPES, LocalSockets, MissingPath, PathPolicy, PathRule,
-    RootLinks, Sandbox,
+    AbsentMounts, Access, LANDLOCK_ABI_MIN, LANDLOCK_ABI_SCOPES, LocalSockets, MissingPath,
+    PathPolicy, PathRule, RootLinks, Sandbox,
 };
 pub use service::{Counters, ProcessService, spawn};
 pub use snapshot::{Snapshot, StreamSnapshot};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::default_limits::DefaultLimits;
 use crate::report::ContainmentKind;
-use crate::sandbox::LocalSockets;
+use crate::sandbox::{AbsentMounts, LocalSockets};
 
 /// When a service starts what it needs for its processes: the keeper, the spawning thread, the trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Options {
     pub hidden: Vec<PathBuf>,
     /// Whether a sandboxed process with network may use sockets of the user's other programs.
     pub local_sockets: LocalSockets,
+    /// What happens to policies that need mounts where this machine offers none.
+    pub absent_mounts: AbsentMounts,
     /// Where the service keeps a journal of what it makes in other directories, so that the next
     /// service removes what a killed one left, and directories for shared memory. It should be
     /// hidden. Without it a killed service may leave empty mount points behind, and sandboxed
@@ -84,6 +86,7 @@ impl Default for Options {
             shutdown_grace: Duration::from_secs(2),
             hidden: Vec::new(),
             local_sockets: LocalSockets::default(),
+            absent_mounts: AbsentMounts::default(),
             state: None,
             env_pass: Vec::new(),
             key_variables: Vec::new(),

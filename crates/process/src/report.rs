@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use crate::default_limits::DefaultLimitsReport;
 use crate::process::ProcessId;
+use crate::sandbox::AbsentMounts;
 use crate::spec::Io;
 use crate::status::ExitStatus;
 
@@ -156,6 +157,10 @@ pub trait Enforces {
     fn mounts(&self) -> &Result<MountsBy, String>;
     /// Paths that no sandboxed process may see.
     fn hidden(&self) -> &[PathBuf];
+    /// What happens to policies that need mounts where there are none.
+    fn absent_mounts(&self) -> AbsentMounts {
+        AbsentMounts::Refuse
+    }
 }
 
 impl Enforces for Report {

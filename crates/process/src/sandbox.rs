@@ -146,6 +146,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) shared_memory: Option<&'a Path>,
     /// Whether the network includes sockets of the user's other programs.
     pub(crate) local_sockets: LocalSockets,
+    pub(crate) absent_mounts: AbsentMounts,
     pub(crate) mount_points: &'a MountPoints,
 }
 
@@ -168,6 +169,19 @@ pub enum LocalSockets {
     Closed,
     /// It may use all of them that its user may use.
     Open,
+}
+
+/// What happens to a policy that needs mounts, on a machine that offers none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AbsentMounts {
+    /// The spawn fails.
+    #[default]
+    Refuse,
+    /// The process runs with Landlock and the filter alone: what surrounds the service, such as a
+    /// container, is the sandbox. Protected names inside of a writable root can be written then, and
+    /// modes, owners and times of files can be changed outside of it. What may not be seen at all is
+    /// still refused where only a mount could hide it.
+    Tolerate,
 }
 
 impl Machine {
@@ -204,7 +218,12 @@ impl Machine {
                 layout.with_shared_memory(&rules, own);
             }
         }
-        let mounts = self.mounts(&layout, &rules)?;
+        let mounts = match self.mounts(&layout, &rules) {
+            Err(_) if layout.needs_no_mask() && around.absent_mounts == AbsentMounts::Tolerate => {
+                None
+            }
+            mounts => mounts?,
+        };
         let filter = self.filter(filter::Scope {
             network,
             files: if is_frozen {

@@ -37,7 +37,7 @@ use crate::output::Store;
 use crate::peer::{self, SocketPeer};
 use crate::process::Process;
 use crate::report::{Confined, Enforces, Listed, MountsBy, ProcessInfo, Report};
-use crate::sandbox::{LocalSockets, Sandbox, Surroundings};
+use crate::sandbox::{AbsentMounts, LocalSockets, Sandbox, Surroundings};
 use crate::spec::{Io, Spec};
 
 /// How long a stop waits for what was killed, before it leaves that to the keeper.
@@ -58,6 +58,7 @@ struct Inner {
     mark: Mark,
     hidden: Vec<PathBuf>,
     local_sockets: LocalSockets,
+    absent_mounts: AbsentMounts,
     retained_bytes: usize,
     grace: Duration,
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -110,6 +111,7 @@ impl ProcessService {
             mark,
             hidden: std::mem::take(&mut options.hidden),
             local_sockets: options.local_sockets,
+            absent_mounts: options.absent_mounts,
             retained_bytes: options.retained_output_bytes_per_process,
             grace: options.shutdown_grace,
             now_ms: Arc::clone(&options.now_ms),
@@ -280,6 +282,7 @@ impl Inner {
             root_links: spec.root_links,
             shared_memory: shared_memory.as_ref().map(SharedMemory::path),
             local_sockets: self.local_sockets,
+            absent_mounts: self.absent_mounts,
             mount_points: &begun.footprints.mount_points,
         };
         let machine = self.beginning.probed.machine();
@@ -405,6 +408,10 @@ impl Enforces for ProcessService {
 
     fn hidden(&self) -> &[PathBuf] {
         &self.inner.hidden
+    }
+
+    fn absent_mounts(&self) -> AbsentMounts {
+        self.inner.absent_mounts
     }
 }
 

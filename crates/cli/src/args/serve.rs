@@ -102,6 +102,8 @@ Settings, in $TURNLANE_HOME/config.toml or with -c:
   queue.on_limit            wait (default), fail: when the provider has no capacity or allowance
   queue.on_interrupt        pause (default), continue: when somebody stopped a turn
   approvals.timeout, approvals.unattended_timeout       no limit (default), or a time
+  process.sandbox           enforced (default), container: where this machine gives no mounts (as in
+                            a plain container), run sandboxed commands without them
   queue.dedupe_window, queue.poison_limit, thread.unload_after, engine.turn_timeout
 
 Examples:

@@ -42,7 +42,7 @@ use self::last_message::LastMessage;
 use self::output::{Output, Voice};
 use self::prompt::{Source, Stdin};
 use self::refusal::Refused;
-use self::run::{End, Run};
+use self::run::End;
 use self::setup::Setup;
 use self::signals::{Caught, Signals};
 use self::start::{Begun, Started};
@@ -253,7 +253,12 @@ impl Asked<'_> {
             if let Some(message) = message {
                 output.answer(message, look);
             }
-            delivered = self.check_form(&run, message);
+            let heard = match output.human() {
+                Some(_) => run.last_warning(),
+                // There it is an event on standard output.
+                None => None,
+            };
+            delivered = self.check_form(heard, message);
             match self.file.map(|file| file.write(message)) {
                 None | Some(Ok(None)) => {}
                 Some(Ok(Some(warning))) => note(&warning),
@@ -312,7 +317,7 @@ impl Asked<'_> {
     }
 
     /// An answer that has not the form that was asked for is still one, and is warned of once.
-    fn check_form(&self, run: &Run, message: Option<&str>) -> Delivered {
+    fn check_form(&self, heard: Option<&str>, message: Option<&str>) -> Delivered {
         let Some(schema) = &self.setup.said.schema else {
             return Delivered::Whole;
         };
@@ -320,8 +325,8 @@ impl Asked<'_> {
             return Delivered::Whole;
         };
         let why = why.to_string();
-        // An engine that checks the answer too has said the same.
-        if !run.last_warning().is_some_and(|told| told.ends_with(&why)) {
+        // An engine that checks the answer too has said the same on this stream.
+        if !heard.is_some_and(|told| told.ends_with(&why)) {
             note(&format!(
                 "warning: the final message does not fit the output schema: {why}"
             ));

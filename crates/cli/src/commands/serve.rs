@@ -121,6 +121,9 @@ async fn serve(
         say(&words::token(&args.auth.options(), &home::token(home)))?;
     }
     let assembly = Assembly::start_with(store, kind, script, home, codex_home, files).await?;
+    if let Some(weaker) = assembly.weaker_sandbox() {
+        tracing::warn!("{weaker}");
+    }
     door.open(assembly.server.clone());
     say(&words::ready(&assembly.census().await?))?;
     if let Some(trouble) = assembly.server.trouble() {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use turnlane_process::LocalSockets;
+use turnlane_process::{AbsentMounts, LocalSockets};
 use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Policies};
 
 use super::Section;
@@ -41,6 +41,8 @@ pub(crate) struct ServerConfig {
     pub(crate) spawn: Spawn,
     /// Whether commands with network may use sockets of the user's other programs.
     pub(crate) local_sockets: LocalSockets,
+    /// Whether what surrounds this program is the sandbox, where mounts cannot be had.
+    pub(crate) absent_mounts: AbsentMounts,
 }
 
 /// What becomes of a queue when its running turn is interrupted.
@@ -78,6 +80,7 @@ impl Default for ServerConfig {
             turn_timeout: None,
             spawn: Spawn::Allow,
             local_sockets: LocalSockets::Closed,
+            absent_mounts: AbsentMounts::Refuse,
         }
     }
 }
@@ -143,6 +146,8 @@ impl ServerConfig {
                 set(&mut self.spawn, section.word("spawn", &SPAWN)?);
                 let sockets = section.word("local_sockets", &LOCAL_SOCKETS)?;
                 set(&mut self.local_sockets, sockets);
+                let mounts = section.word("sandbox", &SANDBOX)?;
+                set(&mut self.absent_mounts, mounts);
             }
         }
         section.finish();
@@ -192,6 +197,10 @@ const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
 const ON_LIMIT: [(&str, OnLimit); 2] = [("wait", OnLimit::Wait), ("fail", OnLimit::Fail)];
 const ENGINES: [(&str, &str); 2] = [("native", "native"), ("scripted", "scripted")];
 const SPAWN: [(&str, Spawn); 2] = [("allow", Spawn::Allow), ("deny", Spawn::Deny)];
+const SANDBOX: [(&str, AbsentMounts); 2] = [
+    ("enforced", AbsentMounts::Refuse),
+    ("container", AbsentMounts::Tolerate),
+];
 pub(super) const LOCAL_SOCKETS: [(&str, LocalSockets); 2] = [
     ("closed", LocalSockets::Closed),
     ("open", LocalSockets::Open),

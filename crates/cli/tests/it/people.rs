@@ -175,7 +175,7 @@ impl Person {
         let home = self.home.path().canonicalize().unwrap();
         let told = told.replace(home.to_str().unwrap(), "<home>");
         let told = told.replace(self.home.path().to_str().unwrap(), "<home>");
-        without_durations(&with_named_ids(&told))
+        without_dates(&without_durations(&with_named_ids(&told)))
     }
 }
 
@@ -273,6 +273,30 @@ fn with_named_ids(text: &str) -> String {
         rest = &rest[id.len()..];
     }
     named
+}
+
+/// `2026-01-31 07:30 UTC` as `<date>`.
+fn without_dates(text: &str) -> String {
+    const FORM: &str = "0000-00-00 00:00 UTC";
+    let is_date = |text: &str| {
+        let same = |(of_form, of_text): (u8, u8)| match of_form {
+            b'0' => of_text.is_ascii_digit(),
+            other => of_text == other,
+        };
+        FORM.bytes().zip(text.bytes()).all(same)
+    };
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if rest.get(..FORM.len()).is_some_and(is_date) {
+            shown.push_str("<date>");
+            rest = &rest[FORM.len()..];
+        } else {
+            shown.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    shown
 }
 
 /// `in 7ms` and `in 1.2s` as `in <time>`.

@@ -62,7 +62,7 @@ async fn wrong_usage_says_what_is_right() {
         &["thread", "list", "-n", "0"],
         &["queue", "add", "x"],
         &["queue", "add", "--new", "--thread", "t", "x"],
-        &["queue", "add", "--thread", "t", "--cd", ".", "x"],
+        &["queue", "add", "--thread", "t", "--engine", "e", "x"],
         &["queue", "add", "--new", "--not-before", "tomorrow", "x"],
         &["queue", "add", "--new", "--file", "f", "x"],
         &["queue", "mv", "t", "r"],

@@ -106,6 +106,11 @@ impl Layout {
         }
     }
 
+    /// Whether everything that may not be seen is closed by Landlock alone.
+    pub(super) fn needs_no_mask(&self) -> bool {
+        !self.mounts.values().any(|cover| *cover == Cover::Mask)
+    }
+
     /// Whether nothing at all is writable.
     pub(super) fn is_frozen(&self) -> bool {
         self.first_writable().is_none()

@@ -211,6 +211,7 @@ fn nowhere() -> Surroundings<'static> {
         root_links: RootLinks::Followed,
         shared_memory: None,
         local_sockets: LocalSockets::Closed,
+        absent_mounts: AbsentMounts::Refuse,
         mount_points: &MOUNT_POINTS,
     }
 }

@@ -84,5 +84,5 @@ pub(crate) async fn fork(
     } else {
         thread_history::all(&cx, &about).await?
     };
-    thread_start::begun(&cx, &row, about, turns, thread_start::Origin::Made).await
+    thread_start::begun(&cx, &row, about, turns).await
 }

@@ -71,17 +71,12 @@ pub(crate) async fn start(
         thread,
         missing: MissingThread::NotFound,
     };
-    let (row, origin) = match (row, &key) {
-        (Err(Error::Store(StoreError::ThreadExists(_))), Some(key)) => {
-            (key.find(&cx, &about(key.thread)).await?, Origin::Before)
-        }
-        (row, _) => {
-            let row = row.map_err(|error| errors::of(&error, &about(ThreadId::new(0))))?;
-            (row, Origin::Made)
-        }
-    };
+    if let (Err(Error::Store(StoreError::ThreadExists(_))), Some(key)) = (&row, &key) {
+        return key.found(&cx, &about(key.thread)).await;
+    }
+    let row = row.map_err(|error| errors::of(&error, &about(ThreadId::new(0))))?;
     let about = about(view::thread_id(row.id));
-    begun(&cx, &row, about, Vec::new(), origin).await
+    begun(&cx, &row, about, Vec::new()).await
 }
 
 /// How long a key may be.
@@ -117,32 +112,33 @@ impl Key {
         }))
     }
 
-    /// The thread that this key made before; refused where the params were others.
-    async fn find(&self, cx: &Connection, about: &About) -> Result<ThreadRow, ErrorObject> {
+    /// Answers with the thread that this key made before; refused where the params were others.
+    ///
+    /// The connection does not follow it: another process may own it, such as the one that made it, and
+    /// the answer must not depend on that. `thread/resume` follows it.
+    async fn found(
+        &self,
+        cx: &Connection,
+        about: &About,
+    ) -> Result<Then<StartAnswer>, ErrorObject> {
         let row = super::stored(cx, about).await?;
         let facts: ThreadFacts = view::read(&row.facts, "facts")?;
-        if facts.start_digest.as_ref() == Some(&self.digest) {
-            Ok(row)
-        } else {
-            Err(ErrorObject::thread_key_conflict(&self.text))
+        if facts.start_digest.as_ref() != Some(&self.digest) {
+            return Err(ErrorObject::thread_key_conflict(&self.text));
         }
+        let shown = super::shown(cx, &row, about).await?;
+        let mut answer = answer(cx, &row, shown).await?;
+        answer.existing = Some(true);
+        Ok(Then::new(answer, async {}))
     }
 }
 
-/// Whether a thread was made by the call that is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Made,
-    Before,
-}
-
-/// Follows a thread that was just made or that its key names, answers with it, and tells everybody.
+/// Follows a thread that was just made, answers with it, and tells everybody.
 pub(crate) async fn begun(
     cx: &Arc<Connection>,
     row: &ThreadRow,
     about: About,
     turns: Vec<turnlane_protocol::turn::Turn>,
-    origin: Origin,
 ) -> Result<Then<StartAnswer>, ErrorObject> {
     let thread = about.thread;
     let joined = join(cx, thread, None).await;
@@ -151,14 +147,10 @@ pub(crate) async fn begun(
     let told = Thread::clone(&shown);
     let mut answer = answer(cx, row, shown).await?;
     answer.thread.turns = turns;
-    answer.existing = (origin == Origin::Before).then_some(true);
     let cx = Arc::clone(cx);
     Ok(Then::new(answer, async move {
         if let Join::New(joined) = joined {
             joined.go_on();
-        }
-        if origin == Origin::Before {
-            return;
         }
         let started = ThreadStarted {
             thread: Box::new(told),

@@ -91,11 +91,10 @@ A key holds for a new thread for as long as the thread exists, and on an existin
 queue.dedupe_window (24h) after its turn ended.
 
 Examples:
-  turnlane queue add --new --name nightly -s workspace-write --network -a never \\
-      'update the dependencies and make the tests pass'
+  turnlane queue add --new --name nightly -s workspace-write --network -a never 'update it all'
   turnlane queue add --new --name nightly --reuse 'again, for what is new since yesterday'
   turnlane queue add --thread nightly --not-before 6h 'write the report'
-  turnlane queue add --new --key \"$BUILD_ID\" --file task.md --json";
+  turnlane queue add --new --key build-17 --json 'find out why build 17 failed'";
 
 /// The values of `--ask`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

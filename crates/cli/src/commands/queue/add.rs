@@ -39,6 +39,9 @@ pub(super) async fn run(
         Some(when) => Some(checked(when.at_ms(screen.now_ms), screen.now_ms)?),
         None => None,
     };
+    if args.key.as_deref() == Some("") {
+        bail!("--key is empty, so it would tell nothing apart\n  give one, or leave --key out");
+    }
     let text = read(&args.text)?;
     let lane = thread::choose(session, args, &settings).await?;
     let row = RowParams {

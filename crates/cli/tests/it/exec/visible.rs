@@ -90,7 +90,7 @@ async fn an_argument_that_is_repeated_is_made_visible() {
         &["exec", "-C", HOSTILE, "hi"],
         &["exec", "-c", HOSTILE, "hi"],
         &["exec", "-p", HOSTILE, "hi"],
-        &["-c", HOSTILE, "thread", "list"],
+        &["-c", HOSTILE, "serve"],
         &["thread", "show", HOSTILE],
         &["thread", "list", "--server", HOSTILE],
         &["queue", "add", "--thread", HOSTILE, "hi"],

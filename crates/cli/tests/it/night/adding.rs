@@ -97,7 +97,7 @@ async fn the_answer_says_that_a_turn_also_waits_for_a_time() {
         story.contains(" on thread docs: 1 turn before it, and not before "),
         "{story}"
     );
-    assert!(story.contains("UTC (in 6h)\n"), "{story}");
+    assert!(story.contains("<date> (in 6h)\n"), "{story}");
 }
 
 #[tokio::test]

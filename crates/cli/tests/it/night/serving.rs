@@ -190,7 +190,6 @@ async fn a_daemon_that_does_not_answer_is_told_from_one_that_is_not_there() {
     let next = format!("kill -CONT {pid}");
     assert_eq!(story.matches(&next).count(), 2, "{story}");
     assert!(!story.contains("no daemon runs"), "{story}");
-    person.until_idle("docs").await;
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ async fn every_command_can_be_read_by_programs() {
         vec!["thread", "archive", &failing],
         vec!["thread", "unarchive", &failing],
         vec!["thread", "rm", "--yes", &failing],
+        vec!["serve", "status"],
+        vec!["serve", "stop", "--now"],
     ];
     for line in &lines {
         reads_as_json(&person, line).await;

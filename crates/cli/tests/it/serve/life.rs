@@ -61,8 +61,8 @@ async fn says_who(loser: &TestProcess, socket: &Path, winner: i32) {
     assert!(line.starts_with(&begins) && !line.contains('\n'), "{said}");
     let place = format!(" UTC, on {} and ws://127.0.0.1:", socket.display());
     assert!(line.contains(&place), "{said}");
-    let next = format!("; commands use it by themselves, `kill {winner}` stops it");
-    assert!(line.ends_with(&next), "{said}");
+    let next = "; commands use it by themselves, `turnlane serve stop` stops it";
+    assert!(line.ends_with(next), "{said}");
 }
 
 #[tokio::test]

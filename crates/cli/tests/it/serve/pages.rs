@@ -1,7 +1,7 @@
 //! What a daemon says over HTTP: whether it is ready, and its numbers.
 
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use turnlane_testkit::mock_model::{ApiError, Reply};
 use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::{DEADLINE, eventually};
@@ -24,9 +24,20 @@ async fn until_what_a_crash_left_is_decided_it_is_alive_and_not_ready() {
     let database = database_of(&served);
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let process = TestProcess::start(spec(&served.home, &[])).unwrap();
-    let websocket = |line: &str| line.starts_with("listening on ws://");
-    let line = process.wait_for_stderr_line(websocket, DEADLINE);
-    let url = line.await.unwrap().rsplit(' ').next().unwrap().to_owned();
+    // Its address is told when the database is open; the record of the daemon has it before.
+    let record = served.home.turnlane().join("run/serve.json");
+    let mut url = None;
+    let found = async || {
+        let record = std::fs::read(&record).unwrap_or_default();
+        let record: Value = serde_json::from_slice(&record).unwrap_or_default();
+        let listen = record["listen"].as_array();
+        let urls = listen.into_iter().flatten().filter_map(Value::as_str);
+        let mut urls = urls.filter(|url| url.starts_with("ws://"));
+        url = urls.next().map(str::to_owned);
+        record["pid"] == process.pid() && url.is_some()
+    };
+    eventually("an address", DEADLINE, found).await.unwrap();
+    let url = url.unwrap();
     let bearer = format!("Authorization: Bearer {}\r\n", daemon.token);
     assert_eq!(get(&url, "/healthz", "").await.0, 200);
     assert_eq!(
@@ -139,7 +150,7 @@ async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
     let id = thread(&mut client, &served.work(), json!({})).await;
     assert_eq!(get(&daemon.url, "/readyz", "").await.0, 200);
     disk.fill().unwrap();
-    let mut error = serde_json::Value::Null;
+    let mut error = Value::Null;
     for n in 0..500 {
         let input = json!([{"type": "text", "text": format!("{n} {}", "x".repeat(4_000))}]);
         let turn = json!({"threadId": id, "input": input});

@@ -38,6 +38,7 @@ async fn a_wrong_argument_says_what_is_expected() {
     error: unexpected argument '--port' found
 
     Usage: turnlane serve [OPTIONS]
+           turnlane serve <COMMAND>
 
     For more information, try '--help'.
     ");

@@ -293,6 +293,35 @@ fn where_nothing_can_be_mounted_the_policy_is_refused_with_the_path() {
     assert!(!place.root().join(".agents").exists());
 }
 
+#[test]
+fn absent_mounts_are_tolerated_only_where_that_was_asked_for_and_nothing_hidden_shows() {
+    let machine = Machine {
+        mounts: Err("no namespaces here".to_owned()),
+        ..machine().clone()
+    };
+    if !has(Need::Confinement) {
+        return;
+    }
+    let place = Place::new();
+    let around = Surroundings {
+        absent_mounts: AbsentMounts::Tolerate,
+        ..nowhere()
+    };
+    let confinement = machine.confine(&place.workspace(), around).unwrap();
+    assert_eq!(confinement.confined.fs, FsEnforcement::Landlock);
+    assert!(confinement.ruleset.is_some());
+    assert!(!place.root().join(".agents").exists());
+    // A hidden path inside of a writable root could be seen.
+    let hidden = [place.root().join("secret")];
+    fs::create_dir(&hidden[0]).unwrap();
+    let around = Surroundings {
+        hidden: &hidden,
+        ..around
+    };
+    let error = machine.confine(&place.workspace(), around).unwrap_err();
+    assert_eq!(error.kind, SpawnErrorKind::SandboxRefused);
+}
+
 /// In a user namespace of its own a process may forbid itself more namespaces, and nobody else.
 const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_mnt_namespaces && \
     echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";

@@ -18,6 +18,10 @@ use crate::session::{Session, find};
 /// How long a server remembers the key of an ended turn, unless it is configured otherwise.
 const DEDUPE_WINDOW: Duration = Duration::from_hours(24);
 
+/// How often and how long the naming of a thread by another process is waited for.
+const RENAME_TRIES: u32 = 100;
+const RENAME_PAUSE: Duration = Duration::from_millis(50);
+
 /// How the thread came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -116,7 +120,7 @@ async fn reuse(
                 return Ok(lane);
             }
             Err(Rename::InUse) => lane.delete(session).await,
-            Err(Rename::Failed(error)) => {
+            Err(Rename::Elsewhere(error) | Rename::Failed(error)) => {
                 lane.delete(session).await;
                 return Err(error);
             }
@@ -145,10 +149,21 @@ async fn named(
         return Ok(lane);
     }
     let others = with_name(session, name).await?;
-    let renamed = match others.iter().find(named_by) {
+    let mut renamed = match others.iter().find(named_by) {
         Some(_) => Err(Rename::InUse),
         None => rename(session, &lane.thread, name).await,
     };
+    // The process that made the thread may be about to name it, and has it until it ends.
+    for _ in 0..RENAME_TRIES {
+        if !matches!(renamed, Err(Rename::Elsewhere(_))) || lane.origin == Origin::Made {
+            break;
+        }
+        if has_name(&lane).await? {
+            return Ok(lane);
+        }
+        tokio::time::sleep(RENAME_PAUSE).await;
+        renamed = rename(session, &lane.thread, name).await;
+    }
     match renamed {
         Ok(()) => Ok(lane),
         Err(refused) => {
@@ -158,7 +173,7 @@ async fn named(
             }
             Err(match refused {
                 Rename::InUse => in_use(name),
-                Rename::Failed(error) => error,
+                Rename::Elsewhere(error) | Rename::Failed(error) => error,
             })
         }
     }
@@ -175,6 +190,8 @@ async fn with_name(session: &Session, name: &str) -> anyhow::Result<Vec<Value>> 
 /// Why a thread did not get its name.
 enum Rename {
     InUse,
+    /// Another process has the thread now.
+    Elsewhere(anyhow::Error),
     Failed(anyhow::Error),
 }
 
@@ -183,7 +200,17 @@ async fn rename(session: &Session, thread: &str, name: &str) -> Result<(), Renam
     match session.try_ask::<Value>("thread/name/set", &params).await {
         Ok(_) => Ok(()),
         Err(CallError::Rpc(error)) if error.reason() == Some("nameInUse") => Err(Rename::InUse),
-        Err(error) => Err(Rename::Failed(session.refusal(error, &params))),
+        Err(error) => {
+            let reason = match &error {
+                CallError::Rpc(error) => error.reason().map(str::to_owned),
+                _ => None,
+            };
+            let refusal = session.refusal(error, &params);
+            Err(match reason.as_deref() {
+                Some("ownedElsewhere") => Rename::Elsewhere(refusal),
+                _ => Rename::Failed(refusal),
+            })
+        }
     }
 }
 
@@ -258,9 +285,12 @@ async fn remembered(session: &Session, thread: &Value) -> anyhow::Result<Option<
 
 /// A directory as the server knows it; one that does not exist here is refused.
 fn directory(session: &Session, given: &Path) -> anyhow::Result<PathBuf> {
-    let wrong = || format!("cannot work in {}", given.display());
-    let found = session.directory(given).with_context(wrong)?;
-    if session.shares_files() && !found.is_dir() {
+    let found = session.directory(given);
+    if !session.shares_files() {
+        return found;
+    }
+    let found = found.with_context(|| format!("cannot work in {}", given.display()))?;
+    if !found.is_dir() {
         bail!("cannot work in {}: it is no directory", given.display());
     }
     Ok(found)
