@@ -10,8 +10,8 @@ use turnlane_protocol::method::{
     ExperimentalFeatureListAnswer, GovCloudAnswer, HooksListAnswer, HooksListParams,
     McpServerStatusListAnswer, ModelListAnswer, ModelListParams, PermissionProfileListAnswer,
     PluginListAnswer, PluginListParams, ProcessKillParams, ProcessResizePtyParams,
-    ProcessSpawnParams, ProcessWriteStdinParams, RateLimitsReadAnswer, SkillsListAnswer,
-    SkillsListParams,
+    ProcessSpawnParams, ProcessWriteStdinParams, RateLimitsReadAnswer, ServerStatusAnswer,
+    ServerStatusParams, SkillsListAnswer, SkillsListParams,
 };
 
 use crate::example::{reads_as, whole};
@@ -43,6 +43,19 @@ fn accounts_come_back_whole() {
         json!({"rateLimits": {"primary": null}, "rateLimitsByLimitId": null}),
     );
     whole::<GovCloudAnswer>(json!({"isGovCloud": false, "shouldWarn": false}));
+}
+
+#[test]
+fn the_status_of_a_server_comes_back_whole() {
+    whole::<ServerStatusParams>(json!({}));
+    whole::<ServerStatusParams>(json!({"cwd": "/w"}));
+    for key in ["set", "missing", "notNeeded"] {
+        whole::<ServerStatusAnswer>(json!({
+            "version": "0.1.0", "pid": 7, "startedAtMs": 1, "trouble": null, "engine": "native",
+            "engines": ["native"], "engineStatus": {"ok": false, "reason": "no key"},
+            "provider": "openai", "model": "m", "key": key, "keyVariables": ["K"],
+        }));
+    }
 }
 
 #[test]

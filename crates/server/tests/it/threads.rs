@@ -353,7 +353,7 @@ async fn after_a_restart_threads_are_there_and_go_on() {
 #[tokio::test]
 async fn a_list_says_how_the_last_turn_stands_to_clients_that_know_our_fields() {
     let world = World::start(ECHO).await;
-    let mut client = world.client().await;
+    let mut client = world.knowing_client().await;
     let new = client.thread().await;
     let thread = client.thread().await;
     let id = client.turn(&thread, "hello").await;
@@ -367,6 +367,10 @@ async fn a_list_says_how_the_last_turn_stands_to_clients_that_know_our_fields() 
     assert_eq!(last["id"], id.as_str());
     assert_eq!(last["status"], "completed");
     assert!(last["completedAtMs"].is_i64(), "{last}");
+    // Others are not told, and pay nothing for it.
+    let mut other = world.client().await;
+    let plain = other.ok("thread/list", json!({})).await;
+    assert!(!plain.to_string().contains("lastTurn"), "{plain}");
     // A thread without a turn has none.
     if let Some(new) = of(&new) {
         assert!(new.get("lastTurn").is_none(), "{new}");
