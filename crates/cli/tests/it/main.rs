@@ -24,6 +24,7 @@ mod queue_cli;
 mod run_cli;
 mod schema;
 mod serve;
+mod store_cli;
 mod thread_cli;
 mod wall;
 
