@@ -146,6 +146,18 @@ pub enum StoreError {
     /// Writing failed too often; reading works.
     #[error("the store does not write any more since writing failed too often")]
     WritesOff,
+    /// Pages of the database are damaged. Other threads may still be readable.
+    #[error(
+        "the database is damaged, cannot {doing}; `turnlane store check` says what is wrong, and a \
+         backup helps"
+    )]
+    Damaged {
+        /// A verb phrase: "list threads".
+        doing: &'static str,
+        /// What the database said.
+        #[source]
+        source: Source,
+    },
     /// The database could not do it.
     #[error("the database failed while it tried to {doing}")]
     Failed {

@@ -26,6 +26,7 @@ mod run_cli;
 mod schema;
 mod serve;
 mod status_cli;
+mod store_cli;
 mod thread_cli;
 mod wall;
 

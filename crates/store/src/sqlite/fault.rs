@@ -5,6 +5,10 @@
 //!
 //! What is done about a failed batch is the writer's business.
 
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
 use crate::error::StoreError;
 
 /// What stops an operation.
@@ -21,6 +25,12 @@ impl Fault {
     pub(super) fn while_trying_to(self, doing: &'static str) -> StoreError {
         match self {
             Self::Refused(error) => error,
+            Self::Driver(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) =>
+            {
+                let source = Arc::new(error);
+                StoreError::Damaged { doing, source }
+            }
             Self::Driver(error) => StoreError::failed(doing)(error),
         }
     }

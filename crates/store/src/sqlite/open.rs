@@ -269,6 +269,10 @@ pub(super) fn failed_to_open(path: &Path) -> impl Fn(rusqlite::Error) -> StoreEr
             Some(ErrorCode::NotADatabase) => StoreError::NotOurs {
                 path: path.to_owned(),
             },
+            Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged {
+                doing: "open it",
+                source: Arc::new(error),
+            },
             Some(ErrorCode::DiskFull) => full(Arc::new(error)),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 not_writable(path, Arc::new(error))

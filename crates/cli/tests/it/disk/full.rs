@@ -110,7 +110,7 @@ async fn on_a_full_disk_nothing_is_lost_ends_are_recorded_and_work_goes_on_by_it
 
     // What is refused is not there, what was answered is, and whoever may know is told.
     let (mut added, not_added, error) = add_until_full(&mut client, &paused).await;
-    let text = "store is full: No space left on device (os error 28)";
+    let text = "store is full: No space left on device (os error 28); 8 MiB must be free";
     let exact = json!({"code": -32603, "message": text, "data": {"reason": "diskFull"}});
     assert_eq!(error, exact);
     assert_eq!(waiting(&mut client, &paused).await, added);

@@ -24,6 +24,7 @@ const NOT_TYPED: &[(&str, &str)] = &[
         "turnlane queue wait",
         "it fails while the queue is held; it has its own tests",
     ),
+    ("turnlane store compact", "the daemon of this test runs"),
 ];
 
 /// The lines below `Examples:` that are commands, without what is said about them.

@@ -21,6 +21,14 @@ const WITHOUT: &[&str] = &[
     "serve",
 ];
 
+/// Those that are tried in a home whose daemon is gone.
+const WITHOUT_A_DAEMON: &[&str] = &[
+    "queue retry",
+    "store compact",
+    "store prune",
+    "thread release",
+];
+
 /// Those whose answer is one document over several lines.
 const ONE_DOCUMENT: &[&str] = &["doctor"];
 
@@ -54,6 +62,8 @@ async fn every_command_can_be_read_by_programs() {
     let script = script.to_str().unwrap();
     let here = ["--skip-git-repo-check", "--script", script];
     let id = thread.as_str();
+    let copy = person.home.path().join("copy.db");
+    let copy = copy.to_str().unwrap();
     let lines: Vec<Vec<&str>> = vec![
         vec!["doctor"],
         [&["run"], &here[..], &["hello"]].concat(),
@@ -81,8 +91,11 @@ async fn every_command_can_be_read_by_programs() {
         vec!["thread", "fork", &failing],
         vec!["thread", "archive", &failing],
         vec!["thread", "unarchive", &failing],
+        vec!["thread", "rename", &failing, "renamed"],
         vec!["thread", "rm", "--yes", &failing],
         vec!["serve", "status"],
+        vec!["store", "backup", copy],
+        vec!["store", "check"],
         vec!["serve", "stop", "--now"],
     ];
     for line in &lines {
@@ -96,7 +109,8 @@ async fn every_command_can_be_read_by_programs() {
         }
         assert!(command.help.contains("--json"), "{name} has no --json");
         let is_this = |line: &&Vec<&str>| line.join(" ").starts_with(&name);
-        let is_tried = lines.iter().any(|line| is_this(&line)) || name == "queue retry";
+        let is_tried =
+            lines.iter().any(|line| is_this(&line)) || WITHOUT_A_DAEMON.contains(&name.as_str());
         // What exec does with threads that exist is told by the tests of exec.
         assert!(is_tried || name.starts_with("exec "), "{name} is not tried");
     }
@@ -135,4 +149,9 @@ async fn a_failed_one_is_retried() {
     let blocked = async || !home.queue(&thread).await["blocked"].is_null();
     eventually("a failed row", DEADLINE, blocked).await.unwrap();
     reads_as_json(&home, &["queue", "retry", &thread]).await;
+    reads_as_json(&home, &["thread", "release", "--yes", &thread]).await;
+    reads_as_json(&home, &["thread", "fork", &thread]).await;
+    let prune = ["store", "prune", "--older-than", "0s", "--dry-run"];
+    reads_as_json(&home, &prune).await;
+    reads_as_json(&home, &["store", "compact"]).await;
 }
