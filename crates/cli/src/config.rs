@@ -325,7 +325,7 @@ mod tests {
                     local_sockets = \"open\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
-        assert_eq!(config.unattended_timeout, Some(Duration::ZERO));
+        assert_eq!(config.unattended_timeout, Some(std::time::Duration::ZERO));
         assert_eq!(config.on_interrupt, OnInterrupt::Pause);
         assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
         assert_eq!(config.spawn, Spawn::Deny);
