@@ -74,7 +74,7 @@ impl Fixture {
             .pragma_update(None, "foreign_keys", true)
             .unwrap();
         let schema = super::migrate::MIGRATIONS.concat();
-        connection.execute_batch(schema).unwrap();
+        connection.execute_batch(&schema).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let locks = WorkerLocks::Folder(folder.path().to_owned());
         Self {
