@@ -303,7 +303,7 @@ fn override_as_toml(given: &str) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit};
+    use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, OnStop};
 
     use super::*;
 
@@ -372,15 +372,17 @@ mod tests {
     #[test]
     fn the_sections_of_a_server_are_read_and_checked() {
         let text = "[server]\nshutdown_grace = \"5s\"\n[approvals]\nunattended_timeout = \"0\"\n\
-                    [queue]\non_interrupt = \"pause\"\non_crash = \"retry\"\non_error = \"block\"\n\
+                    [queue]\non_interrupt = \"continue\"\non_stop = \"block\"\non_crash = \"retry\"\non_error = \"block\"\n\
                     on_limit = \"fail\"\non_cannot_start = \"continue\"\npoison_limit = 5\n\
                     max_depth = 100000\n[lanes]\nmax_running = 7\n\
                     [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n\
                     local_sockets = \"open\"\nsandbox = \"container\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
-        assert_eq!(config.unattended_timeout, Some(Duration::ZERO));
-        assert_eq!(config.on_interrupt, OnInterrupt::Pause);
+        assert_eq!(config.unattended_timeout, Some(std::time::Duration::ZERO));
+        assert_eq!(config.approval_timeout, None, "no limit by default");
+        assert_eq!(config.on_interrupt, OnInterrupt::Continue);
+        assert_eq!(config.policies.on_stop, OnStop::Block);
         assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
         assert_eq!(config.spawn, Spawn::Deny);
         assert_eq!(config.local_sockets, turnlane_process::LocalSockets::Open);

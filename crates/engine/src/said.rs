@@ -156,6 +156,12 @@ impl Decided {
 }
 
 impl Decided {
+    /// The same with a reason, if there is one.
+    #[must_use]
+    pub fn because(self, reason: Option<String>) -> Self {
+        Self { reason, ..self }
+    }
+
     /// A call that is declined because nobody answered within the limit.
     pub fn by_time_limit(reason: impl Into<String>) -> Self {
         Self {

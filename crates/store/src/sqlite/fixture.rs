@@ -74,9 +74,7 @@ impl Fixture {
             .pragma_update(None, "foreign_keys", true)
             .unwrap();
         let schema = super::migrate::MIGRATIONS.concat();
-        connection.execute_batch(schema).unwrap();
-        let names = include_str!("migrations/0003_thread_names.sql");
-        connection.execute_batch(names).unwrap();
+        connection.execute_batch(&schema).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let locks = WorkerLocks::within(folder.path().to_owned());
         Self {

@@ -211,8 +211,9 @@ pub(super) fn revert(
     const ITEMS: &str = "DELETE FROM item WHERE thread_id = ?1 AND turn_ord >= ?2";
     const ENTRIES: &str = "DELETE FROM entry WHERE thread_id = ?1 AND turn_ord >= ?2";
     const NOTE: &str = "UPDATE thread SET updated_ms = ?2 WHERE id = ?1";
+    const CONTINUED: &str = include_str!("sql/revert_continued.sql");
     idle(db, thread)?;
-    for sql in [TURNS, ITEMS, ENTRIES] {
+    for sql in [CONTINUED, TURNS, ITEMS, ENTRIES] {
         execute(db, sql, params![thread, from_turn_ord])?;
     }
     execute(db, NOTE, params![thread, at_ms])?;

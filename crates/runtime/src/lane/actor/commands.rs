@@ -80,11 +80,7 @@ impl Actor {
                 None => self.answer_closed_approval(approval, reply),
                 Some(Err(refused)) => reply.send(Err(refused)),
                 Some(Ok(open)) => {
-                    let decided = Decided {
-                        reason,
-                        ..Decided::new(decision)
-                    };
-                    self.resolve(open, decided, by);
+                    self.resolve(open, Decided::new(decision).because(reason), by);
                     reply.send(Ok(()));
                 }
             },

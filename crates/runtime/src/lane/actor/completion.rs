@@ -41,6 +41,7 @@ impl Actor {
     fn prepare_end(&mut self, how: EndHow, queue: AfterInterrupt) {
         self.close_open_items();
         let now_ms = self.now_ms();
+        let worker_stop = self.worker_stop();
         let keep = if self.subscribers.count() > 0 {
             Keep::Ours
         } else {
@@ -54,18 +55,6 @@ impl Actor {
             let engine = &running.accepted.thread.engine;
             self.shared.checked.forget(engine);
         }
-        let worker_stop = match running.cancelled {
-            Some(CancelWhy::Shutdown) if self.forced => WorkerStop::Forced,
-            Some(CancelWhy::Shutdown) => {
-                let engine = self.shared.engines.get(&running.accepted.thread.engine);
-                if engine.is_some_and(|engine| engine.continues()) {
-                    WorkerStop::Graceful
-                } else {
-                    WorkerStop::GracefulWithoutHistory
-                }
-            }
-            Some(CancelWhy::Interrupt | CancelWhy::Timeout) | None => WorkerStop::No,
-        };
         let recorded = fate::after_turn(Ended {
             row: &running.accepted.row,
             outcome: &outcome,
@@ -120,6 +109,25 @@ impl Actor {
         }));
         let turn = ended_turn(running, &outcome, recorded.error, usage, now_ms);
         self.ended = Some(Box::new(EndedTurn { turn }));
+    }
+
+    /// Whether the stop of the worker ends the turn, and by which rules.
+    fn worker_stop(&self) -> WorkerStop {
+        let Some(running) = &self.running else {
+            return WorkerStop::No;
+        };
+        match running.cancelled {
+            Some(CancelWhy::Shutdown) if self.forced => WorkerStop::Forced,
+            Some(CancelWhy::Shutdown) => {
+                let engine = self.shared.engines.get(&running.accepted.thread.engine);
+                if engine.is_some_and(|engine| engine.continues()) {
+                    WorkerStop::Graceful
+                } else {
+                    WorkerStop::GracefulWithoutHistory
+                }
+            }
+            Some(CancelWhy::Interrupt | CancelWhy::Timeout) | None => WorkerStop::No,
+        }
     }
 
     /// Ends what the engine has not: items, steers it never took, approvals.

@@ -1,7 +1,7 @@
 //! Copies of a thread's history, and taking a part of it back.
 
 use turnlane_store::StoreError;
-use turnlane_store::queue::Fate;
+use turnlane_store::queue::{Back, Fate};
 use turnlane_store::thread::{Fork, Listed, NewThread, ThreadQuery, UpTo};
 use turnlane_store::turn::{Complete, ItemQuery, Put, TurnQuery};
 
@@ -21,6 +21,7 @@ on_one_worker![
     a_fork_needs_an_id_of_its_own,
     a_revert_takes_turns_items_and_entries_back,
     a_revert_leaves_the_queue,
+    a_revert_of_a_cut_turn_makes_its_row_an_ordinary_one,
     the_turn_after_a_revert_has_the_next_number,
 ];
 
@@ -242,6 +243,25 @@ async fn a_revert_takes_turns_items_and_entries_back(db: Db) {
         hand.thread(thread()).await.unwrap().unwrap().updated_ms,
         NOW + 5
     );
+}
+
+async fn a_revert_of_a_cut_turn_makes_its_row_an_ordinary_one(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a"]).await;
+    let turn = hand.begin().await;
+    let cut = complete(&turn, back("a2", Back::Continue));
+    hand.complete(cut).await.unwrap();
+    hand.revert_thread(thread(), turn.turn.ord + 1, NOW)
+        .await
+        .unwrap();
+    assert!(
+        hand.stored("a").await.continues,
+        "its message is still there"
+    );
+    hand.revert_thread(thread(), turn.turn.ord, NOW)
+        .await
+        .unwrap();
+    assert!(!hand.stored("a").await.continues);
 }
 
 async fn a_revert_leaves_the_queue(db: Db) {
