@@ -11,8 +11,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use rustix::stdio::{dup2_stderr, dup2_stdout};
 use serde::Serialize;
 
 use super::visible::{visible, visible_in_colour, visible_json};
@@ -115,6 +117,21 @@ pub(crate) fn usage(said: &clap::Error) {
 /// Standard output as a file of its own, for a thread that writes [`Chunk`]s to it.
 pub(crate) fn stdout_file() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// Makes standard output of this process the file.
+pub(crate) fn redirect_output(file: &File) -> io::Result<()> {
+    Ok(dup2_stdout(file)?)
+}
+
+/// Makes standard error of this process the file, the log included.
+pub(crate) fn redirect_errors(file: &File) -> io::Result<()> {
+    Ok(dup2_stderr(file)?)
+}
+
+/// Gives a child a pipe to this process as its standard output, and the file as its standard error.
+pub(crate) fn give_streams(child: &mut Command, errors: File) {
+    child.stdout(Stdio::piped()).stderr(errors);
 }
 
 /// The form of log lines.

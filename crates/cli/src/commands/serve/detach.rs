@@ -11,7 +11,6 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
-use rustix::stdio::dup2_stdout;
 use serde::{Deserialize, Serialize};
 
 use super::log_file::LogFile;
@@ -39,13 +38,10 @@ pub(super) fn start() -> anyhow::Result<ExitCode> {
             argument
         }
     });
-    let mut daemon = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log.file.try_clone()?)
-        .spawn()
-        .context("cannot start the daemon")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    out::give_streams(&mut command, log.file.try_clone()?);
+    let mut daemon = command.spawn().context("cannot start the daemon")?;
     let pipe = daemon.stdout.take().context("the daemon has no output")?;
     let mut line = String::new();
     BufReader::new(pipe)
@@ -88,7 +84,7 @@ pub(super) fn tell_ready(listen: Vec<String>) -> anyhow::Result<()> {
     let pid = std::process::id();
     // A starter that is gone is told nothing, and the daemon serves all the same.
     let _ = out::print_json(&Ready { pid, listen });
-    dup2_stdout(File::open("/dev/null")?)?;
+    out::redirect_output(&File::open("/dev/null")?)?;
     Ok(())
 }
 

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::stdio::dup2_stdin;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::home;
 use crate::logging::{Weight, announce};
+use crate::shown::out;
 
 /// A longer file is put aside as `serve.log.1`, in place of the one before.
 const BYTES_MAX: u64 = 8 << 20;
@@ -64,7 +65,7 @@ impl LogFile {
                 if length <= BYTES_MAX {
                     continue;
                 }
-                let renewed = Self::append(&path).and_then(|log| Ok(dup2_stderr(&log.file)?));
+                let renewed = Self::append(&path).and_then(|log| out::redirect_errors(&log.file));
                 if let Err(error) = renewed {
                     tracing::warn!(%error, "the log file could not be put aside");
                 }
@@ -99,11 +100,11 @@ impl Terminals {
             if self.error || self.output {
                 let log = LogFile::open(home)?;
                 if self.error {
-                    dup2_stderr(&log.file)?;
+                    out::redirect_errors(&log.file)?;
                     LogFile::keep_bounded(home);
                 }
                 if self.output {
-                    dup2_stdout(&log.file)?;
+                    out::redirect_output(&log.file)?;
                 }
             }
             if self.input {
