@@ -121,7 +121,7 @@ impl Dispatcher {
         match retention::apply(&*self.shared.store, retention, now_ms).await {
             Ok(0) => {}
             Ok(deleted) => {
-                tracing::info!(deleted, "archived threads were deleted by store.retention")
+                tracing::info!(deleted, "archived threads were deleted by store.retention");
             }
             Err(error) => tracing::warn!(%error, "archived threads could not be deleted"),
         }

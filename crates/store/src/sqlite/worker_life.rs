@@ -100,10 +100,9 @@ pub(super) fn judge(worker: Option<&Worker>, evidence: &Evidence) -> WorkerLife 
         return WorkerLife::Dead;
     }
     match evidence.process {
-        Process::Gone => WorkerLife::Dead,
         Process::StartedAt(_) if worker.pid_start == 0 => WorkerLife::Unknown(Unjudged::NoRecord),
         Process::StartedAt(ticks) if ticks == worker.pid_start => WorkerLife::Alive,
-        Process::StartedAt(_) => WorkerLife::Dead,
+        Process::Gone | Process::StartedAt(_) => WorkerLife::Dead,
         Process::Hidden => WorkerLife::Unknown(Unjudged::HiddenProcess { pid: worker.pid }),
     }
 }

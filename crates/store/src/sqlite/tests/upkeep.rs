@@ -137,7 +137,7 @@ async fn a_file_that_cannot_be_written_is_named_and_not_called_full() {
 #[tokio::test]
 async fn a_read_only_database_is_refused_before_anything_is_made_beside_it() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: root may write every file");
+        turnlane_testkit::skipped("root may write every file");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
