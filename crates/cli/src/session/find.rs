@@ -90,15 +90,10 @@ pub(crate) async fn row(session: &Session, thread: &str, text: &str) -> anyhow::
     );
     if let Some(number) = number(text) {
         let at = number.checked_sub(1).and_then(|at| candidates.get(at));
-        return match at {
-            Some(found) => Ok(found.id.clone()),
-            None => {
-                let count = counted(candidates.len(), "turn");
-                Err(anyhow!(
-                    "there is no row #{number}: {count} waiting\n  {next}"
-                ))
-            }
-        };
+        return at.map(|found| found.id.clone()).ok_or_else(|| {
+            let count = counted(candidates.len(), "turn");
+            anyhow!("there is no row #{number}: {count} waiting\n  {next}")
+        });
     }
     only("queued turn", text, &candidates, &next)
 }

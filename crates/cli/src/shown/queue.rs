@@ -214,7 +214,7 @@ mod tests {
         .unwrap()
     }
 
-    fn shown(state: serde_json::Value, asked: Asked, runner: Runner, row: &QueuedTurn) -> String {
+    fn shown(state: &serde_json::Value, asked: Asked, runner: Runner, row: &QueuedTurn) -> String {
         let mut whole = json!({"depth": 2, "paused": null, "waiting": null, "blocked": null,
             "running": null, "revision": 1});
         for (key, value) in state.as_object().unwrap() {
@@ -245,19 +245,19 @@ mod tests {
         let paused = json!({"paused": {"reason": "user", "by": null, "sinceMs": 0}});
         let head = row(0, None);
         let (no, yes) = (Asked::No, Asked::Yes);
-        assert_eq!(shown(json!({}), no, Runner::Runs, &head), "starts now");
-        assert_eq!(shown(json!({}), no, Runner::Absent, &head), "a daemon");
-        assert_eq!(shown(runs.clone(), no, Runner::Runs, &head), "running turn");
-        assert_eq!(shown(runs, yes, Runner::Runs, &head), "needs approval");
-        assert_eq!(shown(paused, no, Runner::Runs, &head), "paused");
-        assert_eq!(shown(json!({}), no, Runner::Runs, &row(1, None)), "row #1");
+        assert_eq!(shown(&json!({}), no, Runner::Runs, &head), "starts now");
+        assert_eq!(shown(&json!({}), no, Runner::Absent, &head), "a daemon");
+        assert_eq!(shown(&runs, no, Runner::Runs, &head), "running turn");
+        assert_eq!(shown(&runs, yes, Runner::Runs, &head), "needs approval");
+        assert_eq!(shown(&paused, no, Runner::Runs, &head), "paused");
+        assert_eq!(shown(&json!({}), no, Runner::Runs, &row(1, None)), "row #1");
         let later = row(1, Some(6 * 3_600_000));
         assert_eq!(
-            shown(json!({}), no, Runner::Runs, &later),
+            shown(&json!({}), no, Runner::Runs, &later),
             "not before 06:00 UTC"
         );
         let much_later = row(0, Some(48 * 3_600_000));
-        let text = shown(json!({}), no, Runner::Runs, &much_later);
+        let text = shown(&json!({}), no, Runner::Runs, &much_later);
         assert_eq!(text, "not before 1970-01-03 00:00 UTC");
     }
 

@@ -109,7 +109,7 @@ fn finding(row: &Protection, confines: Confines) -> Finding {
         (Ok(by), ..) => Finding::new(Mark::Yes, row.name, format!("{} ({by})", row.effect)),
         (Err(why), Absence::Refuses, Confines::Yes) => {
             let why = format!("{why}; turns in a sandbox that needs it are refused");
-            Finding::new(Mark::Fix, row.name, why).next(advice(row.name, &Machine::look()))
+            Finding::new(Mark::Fix, row.name, why).next(advice(row.name, &restrictions()))
         }
         (Err(why), Absence::Refuses, Confines::No) => {
             let why = format!("{why}; the configured mode has no sandbox");
@@ -119,39 +119,52 @@ fn finding(row: &Protection, confines: Confines) -> Finding {
     }
 }
 
-/// The settings of the machine that decide whether a protection can be had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Machine {
-    in_container: bool,
+/// Something that keeps a process from making user namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restriction {
+    Container,
     /// `kernel.apparmor_restrict_unprivileged_userns` is on, as on Ubuntu.
-    apparmor_restricts: bool,
+    AppArmor,
     /// `kernel.unprivileged_userns_clone` is off, as on hardened Debian kernels.
-    clone_is_off: bool,
+    CloneOff,
     /// `user.max_user_namespaces` is 0.
-    none_allowed: bool,
+    NoneAllowed,
 }
 
-impl Machine {
-    fn look() -> Self {
-        let is = |path: &str, value: &str| {
-            let read = std::fs::read_to_string(path);
-            read.is_ok_and(|text| text.trim() == value)
-        };
-        let marks = ["/.dockerenv", "/run/.containerenv"];
-        Self {
-            in_container: marks.iter().any(|mark| Path::new(mark).exists()),
-            apparmor_restricts: is(
+/// The restrictions of this machine.
+fn restrictions() -> Vec<Restriction> {
+    let is = |path: &str, value: &str| {
+        let read = std::fs::read_to_string(path);
+        read.is_ok_and(|text| text.trim() == value)
+    };
+    let marks = ["/.dockerenv", "/run/.containerenv"];
+    let found = [
+        (
+            Restriction::AppArmor,
+            is(
                 "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
                 "1",
             ),
-            clone_is_off: is("/proc/sys/kernel/unprivileged_userns_clone", "0"),
-            none_allowed: is("/proc/sys/user/max_user_namespaces", "0"),
-        }
-    }
+        ),
+        (
+            Restriction::CloneOff,
+            is("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+        ),
+        (
+            Restriction::NoneAllowed,
+            is("/proc/sys/user/max_user_namespaces", "0"),
+        ),
+        (
+            Restriction::Container,
+            marks.iter().any(|mark| Path::new(mark).exists()),
+        ),
+    ];
+    let found = found.into_iter().filter(|(_, is_there)| *is_there);
+    found.map(|(restriction, _)| restriction).collect()
 }
 
 /// What to do about an absent protection, in the order of least effort.
-fn advice(name: &str, machine: &Machine) -> String {
+fn advice(name: &str, restrictions: &[Restriction]) -> String {
     let container = "where the container itself is the sandbox, set `sandbox = \"container\"` in \
                      config.toml";
     if name != "mounts" {
@@ -159,21 +172,20 @@ fn advice(name: &str, machine: &Machine) -> String {
             "use a kernel with Landlock and seccomp (Linux 5.13 or newer, both enabled); {container}"
         );
     }
-    let mut steps = Vec::new();
-    if machine.apparmor_restricts {
-        steps.push("run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
-    }
-    if machine.clone_is_off {
-        steps.push("run: sudo sysctl -w kernel.unprivileged_userns_clone=1");
-    }
-    if machine.none_allowed {
-        steps.push("run: sudo sysctl -w user.max_user_namespaces=15000");
-    }
-    if machine.in_container || steps.is_empty() {
-        steps.push(
-            "allow user namespaces: start the container with `--security-opt seccomp=unconfined \
-             --security-opt apparmor=unconfined`, or with `--cap-add SYS_ADMIN`",
-        );
+    let allow = "allow user namespaces: start the container with `--security-opt \
+                 seccomp=unconfined --security-opt apparmor=unconfined`, or with `--cap-add SYS_ADMIN`";
+    let step = |restriction: &Restriction| match restriction {
+        Restriction::Container => allow,
+        Restriction::AppArmor => {
+            "run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        }
+        Restriction::CloneOff => "run: sudo sysctl -w kernel.unprivileged_userns_clone=1",
+        Restriction::NoneAllowed => "run: sudo sysctl -w user.max_user_namespaces=15000",
+    };
+    let mut steps: Vec<_> = restrictions.iter().map(step).collect();
+    if steps.is_empty() {
+        // Nothing that is known forbids it; most often a container does, without a mark.
+        steps.push(allow);
     }
     steps.push(container);
     steps.join("; or ")
@@ -204,11 +216,7 @@ mod tests {
 
     #[test]
     fn the_advice_names_the_setting_that_forbids_user_namespaces() {
-        let ubuntu = Machine {
-            apparmor_restricts: true,
-            ..Machine::default()
-        };
-        let next = advice("mounts", &ubuntu);
+        let next = advice("mounts", &[Restriction::AppArmor]);
         assert!(
             next.starts_with(
                 "run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0; or"
@@ -216,11 +224,7 @@ mod tests {
             "{next}"
         );
         assert!(!next.contains("--security-opt"), "{next}");
-        let container = Machine {
-            in_container: true,
-            ..Machine::default()
-        };
-        let next = advice("mounts", &container);
+        let next = advice("mounts", &[Restriction::Container]);
         assert!(next.contains("--security-opt seccomp=unconfined"), "{next}");
     }
 }

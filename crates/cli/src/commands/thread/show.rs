@@ -83,8 +83,8 @@ async fn answers(
     let turns = last_turns(session, thread, count).await?;
     let mut is_first = true;
     for turn in &turns {
-        let items = turn["items"].as_array().into_iter().flatten();
-        let message = items.filter(|item| item["type"] == "agentMessage").last();
+        let mut items = turn["items"].as_array().into_iter().flatten();
+        let message = items.rfind(|item| item["type"] == "agentMessage");
         let Some(text) = message.and_then(|message| message["text"].as_str()) else {
             continue;
         };
