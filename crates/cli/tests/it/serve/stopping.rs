@@ -125,7 +125,7 @@ async fn while_it_stops_nobody_is_let_in_and_who_is_there_is_still_told() {
     let (mut daemon, id) = busy(&served, &gate, &[]).await;
     let mut client = daemon.unix().await;
     let resume = json!({"threadId": id});
-    crate::app_server::ok(&mut client, "thread/resume", resume).await;
+    ok(&mut client, "thread/resume", resume).await;
     daemon.signal(Signal::TERM);
     let shut = async || std::os::unix::net::UnixStream::connect(&daemon.socket).is_err();
     eventually("the door to be shut", DEADLINE, shut)
