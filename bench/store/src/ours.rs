@@ -18,8 +18,8 @@ use turnlane_store::queue::{
 use turnlane_store::sqlite::{Options, SqliteStore};
 use turnlane_store::thread::{Listed, NewThread};
 use turnlane_store::turn::{
-    Accept, Accepted, AcceptedTurn, Complete, FirstItem, Keep, Put, TurnEnd, TurnStatus,
-    WaitingChange,
+    Accept, Accepted, AcceptedTurn, Complete, FirstItem, Keep, PauseChange, Put, TurnEnd,
+    TurnStatus, WaitingChange,
 };
 use turnlane_store::{Json, RowId, Store as _, ThreadId};
 use uuid::Uuid;
@@ -163,7 +163,7 @@ pub(crate) async fn begin(store: &SqliteStore, thread: ThreadId) -> anyhow::Resu
         .await?
     {
         Claimed::Ours(Accepted::Begun(begun)) => Ok(*begun),
-        Claimed::Ours(Accepted::CannotStart(_)) | Claimed::NotNow(_) => {
+        Claimed::Ours(Accepted::CannotStart(_) | Accepted::Claimed(_)) | Claimed::NotNow(_) => {
             anyhow::bail!("an idle lane with rows must run one")
         }
     }
@@ -184,7 +184,7 @@ pub(crate) fn complete(begun: &AcceptedTurn) -> Complete {
         put: Put::default(),
         fate: Fate::Done,
         waiting: WaitingChange::Keep,
-        pause: None,
+        pause: PauseChange::Keep,
         keep: Keep::Ours,
         at_ms: AT_MS,
     }

@@ -60,9 +60,15 @@ pub fn try_write(path: &Path) -> Result<(), StoreError> {
     let tried = || {
         let connection = connect(&place, Purpose::Checkpoint)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
+        // On a connection for reading, BEGIN IMMEDIATE quietly begins to read.
+        connection.is_readonly("main")
     };
-    tried().map_err(failed_to_open(path))
+    if tried().map_err(failed_to_open(path))? {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        return Err(StoreError::failed("write to the database")(denied));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

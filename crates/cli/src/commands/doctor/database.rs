@@ -40,15 +40,25 @@ pub(super) fn look(part: &mut Part, home: &Path) {
         Some(Ok(size)) => size,
     };
     let mut facts = json!({"path": path, "bytes": size});
+    let denied = denied(&path);
+    if !denied.is_empty() {
+        // Not opened: SQLite would make the files beside it with the same permissions, and they would
+        // stay when those of the database are mended.
+        facts["writable"] = json!(false);
+        part.findings.push(read_only(&denied));
+        part.facts.insert("database".to_owned(), facts);
+        return;
+    }
     let sound = inspected(&path, size, &mut facts);
     // A damaged database is not written to either; one finding is enough.
     let finding = match sound.mark {
         Mark::Yes => {
-            let written = sqlite::try_write(&path);
+            let written = sqlite::try_write(&path).map_err(in_one_line);
+            let written = written.and_then(|()| try_workers(&path));
             facts["writable"] = json!(written.is_ok());
             match written {
                 Ok(()) => sound,
-                Err(error) => read_only(&path, &error),
+                Err(error) => unwritable(&path, &error),
             }
         }
         Mark::Fine | Mark::Fix => sound,
@@ -64,6 +74,28 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
         name.push(suffix);
         PathBuf::from(name)
     })
+}
+
+/// The directory of the locks of all workers.
+fn workers(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".workers");
+    PathBuf::from(name)
+}
+
+/// Whether this process could make the lock that every worker needs.
+fn try_workers(path: &Path) -> Result<(), String> {
+    let directory = workers(path);
+    let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    match rustix::fs::access(&directory, wanted) {
+        // The first worker makes it.
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(format!(
+            "{}: {}",
+            directory.display(),
+            io::Error::from(error)
+        )),
+    }
 }
 
 fn unseen(path: &Path, error: &io::Error) -> Finding {
@@ -113,39 +145,36 @@ fn inspected(path: &Path, size: u64, facts: &mut Value) -> Finding {
     }
 }
 
-/// Names the files whose permissions keep this process from writing.
-fn read_only(path: &Path, error: &StoreError) -> Finding {
+/// The files of the database that this process may not write.
+fn denied(path: &Path) -> Vec<PathBuf> {
     let files = std::iter::once(path.to_owned()).chain(beside(path));
-    let denied = |path: &PathBuf| {
+    let files = files.chain([workers(path)]);
+    let is_denied = |path: &PathBuf| {
         let writes = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
         path.exists() && writes.is_err()
     };
-    let denied: Vec<_> = files.filter(denied).collect();
-    if denied.is_empty() {
-        let text = format!("{} cannot be written: {}", path.display(), chain(error));
-        return Finding::new(Mark::Fix, "database", text)
-            .next("stop the process that holds it, or look at the disk, and try again");
-    }
+    files.filter(is_denied).collect()
+}
+
+/// Names the files whose permissions keep this process from writing.
+fn read_only(denied: &[PathBuf]) -> Finding {
     let shown: Vec<_> = denied
         .iter()
         .map(|path| path.display().to_string())
         .collect();
     let named: Vec<_> = shown.iter().map(|path| quoted(path)).collect();
     let text = format!("this user cannot write {}", shown.join(" and "));
-    let next = format!("run: chmod u+rw {}", named.join(" "));
+    let next = format!("run: chmod u+rwX {}", named.join(" "));
     Finding::new(Mark::Fix, "database", text).next(next)
+}
+
+/// The write lock could not be had, for another reason than permissions.
+fn unwritable(path: &Path, error: &str) -> Finding {
+    let text = format!("{} cannot be written: {error}", path.display());
+    Finding::new(Mark::Fix, "database", text)
+        .next("stop the process that holds it, or look at the disk, and try again")
 }
 
 fn in_one_line(error: StoreError) -> String {
     format!("{:#}", anyhow::Error::new(error))
-}
-
-fn chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

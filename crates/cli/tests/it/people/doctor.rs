@@ -230,7 +230,7 @@ async fn files_that_their_owner_cannot_write_are_named() {
     let database = person.home.turnlane().join("turnlane.db");
     std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o400)).unwrap();
     let (text, report) = examined(&person, &[]).await;
-    assert!(text.contains("run: chmod u+rw "), "{text}");
+    assert!(text.contains("run: chmod u+rwX "), "{text}");
     assert_eq!(report["database"]["writable"], false, "{report}");
     std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o600)).unwrap();
     let home = person.home.turnlane();
