@@ -167,7 +167,7 @@ fn limits_are_in_force_and_there_is_no_core_dump() {
     assert_eq!(held.limit("Max core file size"), both("0"));
     let mut spec = Spec::new(["cat"], "/");
     spec.limits = Limits {
-        cpu_time: Some(std::time::Duration::from_millis(6_500)),
+        cpu_time: Some(Duration::from_millis(6_500)),
         address_space: Some(1 << 30),
         file_size: Some(4_096),
         open_files: Some(16),
