@@ -220,9 +220,9 @@ Standard output is the final message and nothing else, or with --json one event 
 goes to standard error. Exit code 0: the turn completed. 1: it failed, was interrupted, or was
 refused before it began, or standard output could not be written. 2: wrong usage.
 
-As with `codex exec`, a picture that is missing, an answer that does not fit --output-schema and a file
-of -o that cannot be written are warnings, and the exit code is that of the turn. `turnlane run` is
-strict: there each of them is exit code 1, and without its picture nothing is sent.
+As with `codex exec`, a picture that is missing, an answer that does not fit --output-schema and a
+file of -o that cannot be written are warnings, and the exit code is that of the turn. `turnlane run`
+is strict: there each of them is exit code 1, and without its picture nothing is sent.
 
 Without a running daemon the thread is run in this process; either way it is stored in
 $TURNLANE_HOME and can be resumed from any program.

@@ -35,9 +35,9 @@ pub(crate) struct RunArgs {
 
 const AFTER_HELP: &str = "\
 What happens is told on standard error, the answer alone is on standard output. Exit code 0: the
-turn completed. 1: it failed, was interrupted, or was refused before it began, its answer does not fit
---output-schema, or the answer or the file of -o could not be written. 2: wrong usage. 130: Ctrl-C,
-which stops the turn.
+turn completed. 1: it failed, was interrupted, or was refused before it began, its answer does not
+fit --output-schema, or the answer or the file of -o could not be written. 2: wrong usage. 130:
+Ctrl-C, which stops the turn.
 
 The thread is stored: `turnlane thread list` shows it, `turnlane exec resume THREAD PROMPT` goes on
 with it, `turnlane queue add --thread THREAD PROMPT` queues more.

@@ -83,8 +83,8 @@ is sent when a terminal is closed, does not end a daemon that was started in a t
 and writes to $TURNLANE_HOME/log/serve.log what it would have written there. A daemon that never had
 a terminal (systemd, --detach) takes SIGHUP as SIGTERM.
 
-What happens is logged on standard error: the end of each turn, each hold, each approval. RUST_LOG=warn
-leaves failures only; LOG_FORMAT=json writes every line as JSON.
+What happens is logged on standard error: the end of each turn, each hold, each approval.
+RUST_LOG=warn leaves failures only; LOG_FORMAT=json writes every line as JSON.
 
 Over HTTP, on the websocket's port:
   /healthz   200 until it is told to stop

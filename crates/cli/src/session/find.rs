@@ -27,11 +27,20 @@ struct Candidate {
     about: String,
 }
 
-/// The id of the thread that is meant.
+/// The id of the thread that is meant. Messages name it as the person did.
 pub(crate) async fn thread(session: &Session, text: &str) -> anyhow::Result<String> {
     if let Ok(id) = text.parse::<ThreadId>() {
         return Ok(id.to_string());
     }
+    let id = by_name_or_part(session, text).await?;
+    // A name that begins like a flag could not be typed as it is.
+    if !text.starts_with('-') {
+        session.remember(&id, &quoted(text));
+    }
+    Ok(id)
+}
+
+async fn by_name_or_part(session: &Session, text: &str) -> anyhow::Result<String> {
     let mut candidates = Vec::new();
     for archived in [false, true] {
         let params = json!({"archived": archived, "sortKey": "updated_at"});
@@ -46,12 +55,7 @@ pub(crate) async fn thread(session: &Session, text: &str) -> anyhow::Result<Stri
         }
     }
     let next = "`turnlane thread list` shows those there are, with --archived those put away";
-    let id = only("thread", text, &candidates, next)?;
-    // A name that begins like a flag could not be typed as it is.
-    if !text.starts_with('-') {
-        session.remember(&id, &quoted(text));
-    }
-    Ok(id)
+    only("thread", text, &candidates, next)
 }
 
 /// The name of this thread, where it has one.

@@ -13,6 +13,11 @@ use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::app_server::{Served, ok};
 
+/// An id as people are shown it.
+fn short(id: &str) -> &str {
+    &id[id.len() - 8..]
+}
+
 /// The first page of a queue, and its state.
 pub(crate) async fn list(client: &mut TestClient, thread: &str) -> Value {
     ok(client, "thread/queue/list", json!({"threadId": thread})).await

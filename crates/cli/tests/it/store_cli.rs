@@ -56,7 +56,10 @@ async fn a_name_belongs_to_one_thread_until_that_is_archived() {
         &["queue", "add", "--new", "--name", "nightly", "x"],
     )
     .await;
-    assert!(text.contains("is in use by thread"), "{text}");
+    assert!(
+        text.starts_with("error: there is a thread `nightly` already\n"),
+        "{text}"
+    );
 
     // The name goes to the second thread, and means that one.
     person.json(&["thread", "archive", "nightly"]).await;

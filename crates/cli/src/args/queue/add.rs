@@ -84,8 +84,8 @@ A new thread without -s and -a has the sandbox and the approval policy of the co
 one of those it may read and not write, and a turn that needs more waits for your answer
 (`turnlane approvals list`).
 
-On an existing thread (--thread, or --reuse) --cd, -m, -s, -a and -c apply from this turn on. A key of
--c that a turn cannot change is refused.
+On an existing thread (--thread, or --reuse) --cd, -m, -s, -a and -c apply from this turn on. A key
+of -c that a turn cannot change is refused.
 
 A key holds for a new thread for as long as the thread exists, and on an existing thread for
 queue.dedupe_window (24h) after its turn ended.

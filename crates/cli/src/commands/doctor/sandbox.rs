@@ -12,10 +12,15 @@ use turnlane_process::{LANDLOCK_ABI_SCOPES, MountsBy, Report};
 
 use super::{Finding, Mark, Part};
 
+/// The protection that a plain container does not have.
+const MOUNTS: &str = "mounts";
+
 /// Whether the configured mode confines commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confines {
     Yes,
+    /// Yes, and `process.sandbox` says that a container does what mounts would do.
+    ByContainer,
     No,
 }
 
@@ -59,7 +64,7 @@ fn protections(report: &Report) -> Vec<Protection> {
             absence: Absence::Refuses,
         },
         Protection {
-            name: "mounts",
+            name: MOUNTS,
             effect: "the home is invisible, .git stays read-only inside writable directories",
             state: mounts.map_err(Clone::clone),
             absence: Absence::Refuses,
@@ -107,7 +112,14 @@ pub(super) fn look(report: &Report, confines: Confines) -> Part {
 fn finding(row: &Protection, confines: Confines) -> Finding {
     match (&row.state, row.absence, confines) {
         (Ok(by), ..) => Finding::new(Mark::Yes, row.name, format!("{} ({by})", row.effect)),
-        (Err(why), Absence::Refuses, Confines::Yes) => {
+        (Err(why), Absence::Refuses, Confines::ByContainer) if row.name == MOUNTS => {
+            let why = format!(
+                "{why}; process.sandbox is container: commands run without mounts and can write \
+                 .git, .codex, .agents and .turnlane in a workspace"
+            );
+            Finding::new(Mark::Fine, row.name, why)
+        }
+        (Err(why), Absence::Refuses, Confines::Yes | Confines::ByContainer) => {
             let why = format!("{why}; turns in a sandbox that needs it are refused");
             Finding::new(Mark::Fix, row.name, why).next(advice(row.name, &restrictions()))
         }
@@ -165,13 +177,13 @@ fn restrictions() -> Vec<Restriction> {
 
 /// What to do about an absent protection, in the order of least effort.
 fn advice(name: &str, restrictions: &[Restriction]) -> String {
-    let container = "where the container itself is the sandbox, set `sandbox = \"container\"` in \
-                     config.toml";
-    if name != "mounts" {
-        return format!(
-            "use a kernel with Landlock and seccomp (Linux 5.13 or newer, both enabled); {container}"
-        );
+    if name != MOUNTS {
+        return "use a kernel with Landlock and seccomp (Linux 5.13 or newer, both enabled); or, where \
+                a container is the sandbox, run turns with `-s danger-full-access`"
+            .to_owned();
     }
+    let container = "where a container is the sandbox, add `sandbox = \"container\"` to the table \
+                     [process] of config.toml (docs/security.md says what that gives up)";
     let allow = "allow user namespaces: start the container with `--security-opt \
                  seccomp=unconfined --security-opt apparmor=unconfined`, or with `--cap-add SYS_ADMIN`";
     let step = |restriction: &Restriction| match restriction {
@@ -212,6 +224,10 @@ mod tests {
         let next = found.next.unwrap();
         assert!(next.contains("sandbox = \"container\""), "{next}");
         assert_eq!(absent(Confines::No).mark, Mark::Fine);
+        let found = absent(Confines::ByContainer);
+        assert_eq!((found.mark, found.next), (Mark::Fine, None));
+        let next = advice("landlock", &[]);
+        assert!(next.contains("danger-full-access"), "{next}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use turnlane_engine::native::provider::{Environment, KeyFile, Provider};
+use turnlane_process::AbsentMounts;
 use turnlane_protocol::method::{KeyStatus, ServerStatusAnswer};
 
 use super::sandbox::Confines;
@@ -47,11 +48,18 @@ pub(super) async fn look(
         Some(daemon) => daemon.engine.as_str(),
         None => config.server.engine.as_str(),
     };
+    for unused in &config.without_effect {
+        part.findings
+            .push(Finding::new(Mark::Fine, "unused", unused));
+    }
+    part.facts
+        .insert("withoutEffect".to_owned(), json!(config.without_effect));
     provider(&mut part, &home, &config, engine, daemon);
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let policy = defaults::sandbox_policy(&config.shared, &cwd);
     let confines = match policy {
         Ok(policy) if !policy.is_confined() => Confines::No,
+        Ok(_) if config.server.absent_mounts == AbsentMounts::Tolerate => Confines::ByContainer,
         Ok(_) | Err(_) => Confines::Yes,
     };
     let verdict = match daemon {

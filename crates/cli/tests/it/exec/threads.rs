@@ -51,6 +51,16 @@ async fn what_is_not_there_is_refused_and_nothing_is_made_in_its_place() {
     assert_eq!(world.mock.requests().len(), 1);
 }
 
+/// Gives all of them one name, as earlier versions did.
+fn name_all(world: &World, threads: &[String], name: &str) {
+    let database = world.home.turnlane().join("turnlane.db");
+    let database = rusqlite::Connection::open(database).unwrap();
+    for thread in threads {
+        let sql = "UPDATE thread SET name = ?1 WHERE id = ?2";
+        assert_eq!(database.execute(sql, [name, thread]).unwrap(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_name_is_exact_and_the_only_one() {
     let world = world().await;
@@ -58,12 +68,7 @@ async fn a_name_is_exact_and_the_only_one() {
     for prompt in ["build it", "other"] {
         threads.push(world.run(&["--json", prompt]).await.thread());
     }
-    let mut client = world.client().await;
-    for thread in &threads {
-        let params = json!({"threadId": thread, "name": "build"});
-        client.ok("thread/name/set", params).await;
-    }
-    drop(client);
+    name_all(&world, &threads, "build");
     let ran = world.run(&["--json", "resume", "build", "p"]).await;
     ran.is_refused("2 threads are named \"build\"; name one by its id");
     assert!(
@@ -104,13 +109,11 @@ async fn the_last_one_is_that_of_the_directory() {
 #[tokio::test]
 async fn of_many_threads_with_a_name_five_are_listed_with_time_and_directory() {
     let world = world().await;
-    let mut client = world.client().await;
+    let mut threads = Vec::new();
     for _ in 0..6 {
-        let ran = world.run(&["--json", "p"]).await;
-        let params = json!({"threadId": ran.thread(), "name": "same"});
-        client.ok("thread/name/set", params).await;
+        threads.push(world.run(&["--json", "p"]).await.thread());
     }
-    drop(client);
+    name_all(&world, &threads, "same");
     let ran = world.run(&["--json", "resume", "same", "p"]).await;
     ran.is_refused("6 threads are named \"same\"; name one by its id");
     let place = world.work().display().to_string();

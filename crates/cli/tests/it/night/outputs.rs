@@ -179,4 +179,7 @@ async fn settings_of_codex_without_effect_are_named_by_whoever_runs_turns() {
         1,
         "and commands that run nothing do not name it"
     );
+    let checked = crate::run(person.spec(&["doctor"])).await;
+    let checked = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.matches(named).count(), 1, "{checked}");
 }

@@ -75,6 +75,12 @@ impl Night {
             .collect()
     }
 
+    /// The rows of a queue.
+    async fn rows(&self, thread: &str) -> Vec<Value> {
+        let queue = self.json(&format!("turnlane queue list {thread}")).await;
+        queue[0]["data"].as_array().unwrap().clone()
+    }
+
     /// Types a script at a terminal, which is closed when all of it was done.
     async fn types_and_closes_the_terminal(&self, script: &str) {
         let service = ProcessService::start(Options {
@@ -181,8 +187,7 @@ async fn the_recipe_of_the_readme_has_done_all_work_in_the_morning() {
         .unwrap();
     assert_eq!(read(&night.file("dependencies.lock")), "2.0\n");
     night.types("turnlane serve stop").await;
-    let rows = night.json("turnlane queue list nightly").await;
-    assert_eq!(rows.as_array().unwrap().len(), 3, "{rows}");
+    assert_eq!(night.rows("nightly").await.len(), 3);
     drop(first);
 
     // The next daemon goes on by itself, after the command that was done.
@@ -207,9 +212,9 @@ async fn the_recipe_of_the_readme_has_done_all_work_in_the_morning() {
     assert_eq!(repeats(&night.mock.requests(), update), 1);
 
     // Six hours are too long for a test: a person starts the last turn.
-    let rows = night.json("turnlane queue list nightly").await;
-    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
-    assert!(rows[0]["notBeforeMs"].is_i64(), "{rows}");
+    let rows = night.rows("nightly").await;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert!(rows[0]["notBeforeMs"].is_i64(), "{rows:?}");
     night.types("turnlane queue start nightly").await;
     night.until_idle("nightly").await;
     assert_eq!(read(&night.file("slow-tests.log")), "passed\n");
@@ -244,12 +249,10 @@ async fn the_recipe_of_the_readme_has_done_all_work_in_the_morning() {
 
     let threads = night.json("turnlane thread list").await;
     for thread in threads.as_array().unwrap() {
-        let of_thread = format!("turnlane thread show {}", thread["name"].as_str().unwrap());
-        assert!(night.types(&of_thread).await.contains("completed"));
-        let rows = night
-            .json(&format!("turnlane queue list {}", thread["name"]))
-            .await;
-        assert_eq!(rows, json!([]));
+        let name = thread["name"].as_str().unwrap();
+        let shown = night.types(&format!("turnlane thread show {name}")).await;
+        assert!(shown.contains("completed"), "{shown}");
+        assert!(night.rows(name).await.is_empty());
     }
     night.types("turnlane serve stop").await;
 }

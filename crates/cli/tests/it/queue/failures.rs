@@ -5,7 +5,7 @@
 use serde_json::json;
 use turnlane_testkit::mock_model::{At, Gate, Reply};
 
-use super::{Held, held, list, pairs, said};
+use super::{Held, held, list, pairs, said, short};
 use crate::app_server::{Served, ok, refused, thread};
 use crate::serve::pages::database_of;
 use crate::serve::{Daemon, add, drained, turns};
@@ -34,6 +34,7 @@ fn asked(served: &Served) -> Vec<String> {
 /// Whether the text for people says why, and what to type.
 fn says(held: &Held, why: &str, thread: &str) {
     let row = held.list["blocked"]["queuedTurnId"].as_str().unwrap();
+    let (thread, row) = (short(thread), short(row));
     let next = format!(
         "failed   {why}\n         try: turnlane queue retry {thread}, \
          or: turnlane queue rm {thread} {row}\n"

@@ -9,7 +9,7 @@ use turnlane_testkit::Provider;
 use turnlane_testkit::mock_model::{ApiError, Item, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use super::{held, list, pairs, said};
+use super::{held, list, pairs, said, short};
 use crate::app_server::{Served, ok, thread};
 use crate::serve::{Daemon, add, drained, turns};
 
@@ -65,7 +65,7 @@ async fn a_used_up_allowance_is_waited_out_over_a_restart_and_the_turn_runs_once
     assert_eq!(rows[0]["id"], first.as_str());
     assert_eq!(rows[0]["status"]["type"], "pending");
     assert_eq!(rows[0]["notBeforeMs"], waiting["untilMs"]);
-    let next = format!("\n         try: turnlane queue resume {id}\n");
+    let next = format!("\n         try: turnlane queue resume {}\n", short(&id));
     assert!(shown.text.contains("waiting  "), "{}", shown.text);
     assert!(shown.text.contains(&next), "{}", shown.text);
     let asked = served.mock.take_requests();
