@@ -57,23 +57,21 @@ pub(crate) enum Weight {
 
 /// Writes a line of a server for people to standard error, whatever is logged.
 pub(crate) fn announce(weight: Weight, line: &str) -> io::Result<()> {
-    match IS_JSON.load(Ordering::Relaxed) {
-        false => out::try_tell(&format!("{line}\n"), Colour::Off),
-        true => {
-            let level = match weight {
-                Weight::Info => "INFO",
-                Weight::Error => "ERROR",
-            };
-            // As the lines of the log have it.
-            let mut timestamp = String::new();
-            let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-            let line = json!({
-                "timestamp": timestamp, "level": level, "message": line, "target": "turnlane",
-            });
-            io::Write::write_all(
-                &mut LogWriter(LogForm::Json),
-                format!("{line}\n").as_bytes(),
-            )
-        }
+    if !IS_JSON.load(Ordering::Relaxed) {
+        return out::try_tell(&format!("{line}\n"), Colour::Off);
     }
+    let level = match weight {
+        Weight::Info => "INFO",
+        Weight::Error => "ERROR",
+    };
+    // As the lines of the log have it.
+    let mut timestamp = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    let line = json!({
+        "timestamp": timestamp, "level": level, "message": line, "target": "turnlane",
+    });
+    io::Write::write_all(
+        &mut LogWriter(LogForm::Json),
+        format!("{line}\n").as_bytes(),
+    )
 }

@@ -6,6 +6,8 @@
 //!
 //! Such an id is no time: lists are ordered by stored times and never by ids.
 
+use std::fmt::Write as _;
+
 use sha2::{Digest as _, Sha256};
 use turnlane_protocol::ids::ThreadId;
 
@@ -27,7 +29,11 @@ pub fn thread_of_key(key: &str) -> ThreadId {
 /// A short text that tells contents apart.
 pub fn digest(content: &[u8]) -> String {
     let hash = Sha256::digest(content);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

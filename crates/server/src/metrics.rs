@@ -125,9 +125,7 @@ impl Metrics {
 
     /// The text of a scrape.
     pub(crate) fn text(&self, others: &Others) -> String {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let turns_running = running.len() as u64;
-        drop(running);
+        let turns_running = self.turns_running();
         let count = |value: &AtomicU64| value.load(Relaxed);
         let size = |value: usize| value as u64;
         let gauges = [
@@ -195,27 +193,8 @@ impl Metrics {
             let _ = writeln!(text, "turnlane_{name} {value}");
         }
         build(&mut text);
-        let tokens = self.tokens.iter().map(count);
-        let tokens = TOKEN_KINDS.into_iter().zip(tokens);
-        let help = "Tokens that ended turns used, by kind; cached input is part of input.";
-        labelled(
-            "model_tokens_total",
-            help,
-            "counter",
-            "kind",
-            tokens,
-            &mut text,
-        );
-        if let Some(open) = others.approvals_open {
-            let help = "Approvals that wait for a decision.";
-            head("approvals_open", help, "gauge", &mut text);
-            let _ = writeln!(text, "turnlane_approvals_open {open}");
-        }
-        if !others.database.is_empty() {
-            let help = "Size of the files of the database.";
-            let files = others.database.iter().copied();
-            labelled("database_bytes", help, "gauge", "file", files, &mut text);
-        }
+        self.write_tokens(&mut text);
+        stored(others, &mut text);
         if let Some(census) = &others.census {
             lanes(census, &mut text);
         }
@@ -227,6 +206,18 @@ impl Metrics {
         text
     }
 
+    fn turns_running(&self) -> u64 {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.len() as u64
+    }
+
+    fn write_tokens(&self, text: &mut String) {
+        let tokens = self.tokens.iter().map(|count| count.load(Relaxed));
+        let tokens = TOKEN_KINDS.into_iter().zip(tokens);
+        let help = "Tokens that ended turns used, by kind; cached input is part of input.";
+        labelled("model_tokens_total", help, "counter", "kind", tokens, text);
+    }
+
     fn turn_times(&self) -> Times {
         let bounds = TURN_BUCKETS_MS.iter().copied().map(Duration::from_millis);
         let counts = self.turn_buckets.iter().map(|count| count.load(Relaxed));
@@ -235,6 +226,20 @@ impl Metrics {
             count: self.turns_ended.load(Relaxed),
             sum: Duration::from_millis(self.turn_ms.load(Relaxed)),
         }
+    }
+}
+
+/// What the store holds, where it could be asked.
+fn stored(others: &Others, text: &mut String) {
+    if let Some(open) = others.approvals_open {
+        let help = "Approvals that wait for a decision.";
+        head("approvals_open", help, "gauge", text);
+        let _ = writeln!(text, "turnlane_approvals_open {open}");
+    }
+    if !others.database.is_empty() {
+        let help = "Size of the files of the database.";
+        let files = others.database.iter().copied();
+        labelled("database_bytes", help, "gauge", "file", files, text);
     }
 }
 

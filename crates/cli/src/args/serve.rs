@@ -15,7 +15,7 @@ pub(crate) struct Serve {
     pub(crate) command: Option<ServeCommand>,
 
     /// Go on in the background: returns when the daemon is ready, and tells its process and addresses.
-    /// It has no terminal, and logs to $TURNLANE_HOME/log/serve.log
+    /// It has no terminal, and logs to `$TURNLANE_HOME/log/serve.log`
     #[arg(long)]
     pub(crate) detach: bool,
 
@@ -46,8 +46,8 @@ pub(crate) struct Serve {
 pub(crate) enum ServeCommand {
     /// Stop the daemon of this home, and wait until it has ended
     ///
-    /// Running turns get server.shutdown_grace to end; queued turns wait for the next start. With --json
-    /// one object: pid and stopped.
+    /// Running turns get `server.shutdown_grace` to end; queued turns wait for the next start. With
+    /// --json one object: pid and stopped.
     Stop(ServeStop),
     /// Tell whether a daemon serves this home: exit code 0 if one does, 3 if none does
     ///

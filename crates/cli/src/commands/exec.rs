@@ -324,7 +324,7 @@ impl Asked<'_> {
         let Err(why) = check_answer(schema, message.unwrap_or_default()) else {
             return Delivered::Whole;
         };
-        let why = why.to_string();
+        let why = why.clone();
         // An engine that checks the answer too has said the same on this stream.
         if !heard.is_some_and(|told| told.ends_with(&why)) {
             note(&format!(

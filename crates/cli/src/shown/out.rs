@@ -11,7 +11,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::process::{Command, Stdio};
+#[expect(clippy::disallowed_types, reason = "only its streams are set here")]
+use std::process::Command;
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use rustix::stdio::{dup2_stderr, dup2_stdout};
@@ -130,6 +132,7 @@ pub(crate) fn redirect_errors(file: &File) -> io::Result<()> {
 }
 
 /// Gives a child a pipe to this process as its standard output, and the file as its standard error.
+#[expect(clippy::disallowed_types, reason = "see the import")]
 pub(crate) fn give_streams(child: &mut Command, errors: File) {
     child.stdout(Stdio::piped()).stderr(errors);
 }

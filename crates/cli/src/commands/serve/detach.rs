@@ -6,9 +6,15 @@
 //! of the daemon, which carries one line.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+#[expect(
+    clippy::disallowed_types,
+    reason = "a daemon outlives whoever starts it, and the process service ends what it started"
+)]
+use std::process::Command;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -16,6 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::log_file::LogFile;
 use crate::home;
 use crate::shown::{Colour, out};
+
+/// More is not the one line that a daemon writes.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a daemon tells the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,6 +34,7 @@ struct Ready {
 }
 
 /// Starts this program again with the same arguments.
+#[expect(clippy::disallowed_types, reason = "see the import")]
 pub(super) fn start() -> anyhow::Result<ExitCode> {
     let home = home::open()?;
     home::make(&home)?;
@@ -44,7 +54,7 @@ pub(super) fn start() -> anyhow::Result<ExitCode> {
     let mut daemon = command.spawn().context("cannot start the daemon")?;
     let pipe = daemon.stdout.take().context("the daemon has no output")?;
     let mut line = String::new();
-    BufReader::new(pipe)
+    BufReader::new(pipe.take(LINE_BYTES_MAX))
         .read_line(&mut line)
         .context("cannot hear from the daemon")?;
     let Ok(Ready { pid, listen }) = serde_json::from_str(&line) else {
@@ -54,12 +64,12 @@ pub(super) fn start() -> anyhow::Result<ExitCode> {
         let written = String::from_utf8_lossy(written.get(skip..).unwrap_or_default());
         bail!("{}\n  its log is {}", reason(&written), log.path.display());
     };
-    let listen: String = listen
-        .iter()
-        .map(|url| format!("listening on {url}\n"))
-        .collect();
+    let mut text = String::new();
+    for url in listen {
+        let _ = writeln!(text, "listening on {url}");
+    }
     let path = log.path.display();
-    let text = format!("{listen}process {pid} serves; its log is {path}\n");
+    let _ = writeln!(text, "process {pid} serves; its log is {path}");
     out::print(&text, Colour::Off)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -52,6 +52,7 @@ async fn what_is_not_there_is_refused_and_nothing_is_made_in_its_place() {
 }
 
 /// Gives all of them one name, as earlier versions did.
+#[expect(clippy::disallowed_methods, reason = "no command of ours does it")]
 fn name_all(world: &World, threads: &[String], name: &str) {
     let database = world.home.turnlane().join("turnlane.db");
     let database = rusqlite::Connection::open(database).unwrap();

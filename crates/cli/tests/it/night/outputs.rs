@@ -1,28 +1,20 @@
 //! Outputs that cannot be delivered, and waits that only a person ends.
 
-use std::fs::OpenOptions;
-use std::process::{Command, Output, Stdio};
-
 use serde_json::Value;
-use turnlane_testkit::wait::{DEADLINE, eventually, within};
+use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::{Output, ProcessSpec};
 
 use crate::people::Person;
 use crate::serve::Daemon;
 
-/// A command whose standard output is a full device.
-async fn into_full(person: &Person, arguments: &[&str]) -> Output {
-    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnlane"));
-    command
-        .args(arguments)
-        .env_clear()
+/// A command with a redirection of the shell.
+async fn redirected(person: &Person, arguments: &[&str], redirection: &str) -> Output {
+    let spec = ProcessSpec::shell(&format!("exec \"$0\" \"$@\" {redirection}"))
+        .args([env!("CARGO_BIN_EXE_turnlane")])
+        .args(arguments.iter().copied())
         .envs(person.home.env())
-        .current_dir(person.home.workspace())
-        .stdin(Stdio::null())
-        .stdout(full)
-        .stderr(Stdio::piped());
-    let ending = tokio::task::spawn_blocking(move || command.output().unwrap());
-    within("its end", DEADLINE, ending).await.unwrap().unwrap()
+        .current_dir(person.home.workspace());
+    crate::run(spec).await
 }
 
 #[tokio::test]
@@ -32,8 +24,9 @@ async fn an_answer_that_cannot_be_written_is_no_success() {
     let script = script.to_str().unwrap();
     for flags in [&["exec"][..], &["exec", "--json"], &["run"]] {
         let rest = ["--skip-git-repo-check", "--script", script, "say hello"];
-        let output = into_full(&person, &[flags, &rest].concat()).await;
-        let said = String::from_utf8(output.stderr).unwrap();
+        let arguments = [flags, &rest].concat();
+        let output = redirected(&person, &arguments, "< /dev/null > /dev/full").await;
+        let said = &output.stderr_tail;
         assert_eq!(output.status.code(), Some(1), "{flags:?}: {said}");
         let why = "Error: cannot write to standard output: No space left on device";
         assert_eq!(said.matches(why).count(), 1, "{flags:?}: {said}");
@@ -91,16 +84,9 @@ async fn a_prompt_that_is_too_long_is_not_called_shorter_than_it_is() {
     let person = Person::new();
     let file = person.home.workspace().join("long.txt");
     std::fs::write(&file, "x".repeat(5_000_000)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnlane"));
-    command
-        .args(["run", "--skip-git-repo-check"])
-        .env_clear()
-        .envs(person.home.env())
-        .current_dir(person.home.workspace())
-        .stdin(std::fs::File::open(&file).unwrap());
-    let ending = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = within("its end", DEADLINE, ending).await.unwrap().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let arguments = ["run", "--skip-git-repo-check"];
+    let output = redirected(&person, &arguments, "< long.txt").await;
+    let said = &output.stderr_tail;
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("has more than 1048576 characters"), "{said}");
 }

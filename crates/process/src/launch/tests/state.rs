@@ -1,6 +1,8 @@
 //! The state every child starts with, and the state of this process afterwards.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::*;
 use crate::spec::Limits;
