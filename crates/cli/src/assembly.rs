@@ -212,10 +212,12 @@ impl Assembly {
         Ok(self.runtime.handle().store().census().await?)
     }
 
-    /// Lets running turns come to their end for `grace`; at once when somebody hurries.
+    /// Lets running turns come to their end for `grace`, or until `at_once`; by the rules of a crash when
+    /// somebody hurries.
     pub(crate) async fn stop(
         self,
         grace: Duration,
+        at_once: &CancellationToken,
         hurry: &CancellationToken,
     ) -> anyhow::Result<()> {
         if grace.is_zero() {
@@ -223,11 +225,19 @@ impl Assembly {
         } else {
             let ending = self.runtime.end_turns(grace);
             tokio::pin!(ending);
-            tokio::select! {
-                () = &mut ending => {}
-                () = hurry.cancelled() => {
-                    self.runtime.handle().hurry();
-                    ending.await;
+            let mut has_grace = true;
+            loop {
+                tokio::select! {
+                    () = &mut ending => break,
+                    () = at_once.cancelled(), if has_grace => {
+                        has_grace = false;
+                        self.runtime.handle().end_grace();
+                    }
+                    () = hurry.cancelled() => {
+                        self.runtime.handle().hurry();
+                        ending.await;
+                        break;
+                    }
                 }
             }
         }

@@ -87,10 +87,8 @@ impl Linked {
         let Some(assembly) = own else {
             return;
         };
-        if let Err(error) = assembly
-            .stop(Duration::ZERO, &CancellationToken::new())
-            .await
-        {
+        let never = CancellationToken::new();
+        if let Err(error) = assembly.stop(Duration::ZERO, &never, &never).await {
             tracing::warn!("the server did not stop in order: {error:#}");
         }
     }

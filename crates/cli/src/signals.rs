@@ -59,6 +59,21 @@ pub(crate) fn stop_by_signals(stop: CancellationToken, hangup: Hangup) -> anyhow
     Ok(signals)
 }
 
+/// SIGUSR1, which `turnlane serve stop --now` sends, cancels `stop` and the token returned: the stop has
+/// no grace, and is none the less a graceful one.
+pub(crate) fn stop_at_once(stop: CancellationToken) -> anyhow::Result<CancellationToken> {
+    let mut sent = signal(SignalKind::user_defined1()).context("cannot wait for SIGUSR1")?;
+    let at_once = CancellationToken::new();
+    let token = at_once.clone();
+    tokio::spawn(async move {
+        if sent.recv().await.is_some() {
+            token.cancel();
+            stop.cancel();
+        }
+    });
+    Ok(at_once)
+}
+
 fn wait_for_hangup() -> anyhow::Result<Signal> {
     signal(SignalKind::hangup()).context("cannot wait for SIGHUP")
 }

@@ -294,10 +294,19 @@ impl Lanes {
 
     /// Makes a stop that is under way a hasty one, by the rules of a crash; returns at once.
     pub(crate) fn hurry(self: &Arc<Self>) {
+        self.tell_all(StopHow::Forced);
+    }
+
+    /// Ends the grace of a stop that is under way; returns at once.
+    pub(crate) fn end_grace(self: &Arc<Self>) {
+        self.tell_all(StopHow::Now);
+    }
+
+    fn tell_all(&self, how: StopHow) {
         let all: Vec<_> = self.map().lanes.values().cloned().collect();
         tokio::spawn(async move {
             for lane in all {
-                let _ = lane.commands.send(Command::Stop(StopHow::Forced)).await;
+                let _ = lane.commands.send(Command::Stop(how)).await;
             }
         });
     }

@@ -218,6 +218,12 @@ impl Handle {
         self.lanes().hurry();
     }
 
+    /// Ends the grace of a stop that is under way; returns at once. Turns that still run are brought to
+    /// a tool boundary and go on with the next worker.
+    pub fn end_grace(&self) {
+        self.lanes().end_grace();
+    }
+
     /// How many lanes are loaded.
     pub fn loaded(&self) -> usize {
         self.inner.lanes.count()

@@ -58,7 +58,7 @@ pub(crate) enum ServeCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeStop {
-    /// Interrupt running turns at once
+    /// Give running turns no grace: they are cut at their next step, and the next daemon continues them
     #[arg(long)]
     pub(crate) now: bool,
 

@@ -73,7 +73,9 @@ async fn serve(
         Ended::Input if !has_listeners => Duration::ZERO,
         Ended::Input | Ended::Signal => config.server.shutdown_grace,
     };
-    assembly.stop(grace, &signals.hurry).await?;
+    assembly
+        .stop(grace, &CancellationToken::new(), &signals.hurry)
+        .await?;
     while serving.join_next().await.is_some() {}
     Ok(())
 }

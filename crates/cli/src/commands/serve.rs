@@ -92,6 +92,7 @@ async fn serve(
     // First: whoever reads an address from us may signal at once, and a socket is ours to remove.
     let stop = CancellationToken::new();
     let signals = signals::stop_by_signals(stop.clone(), hangup(home))?;
+    let at_once = signals::stop_at_once(stop.clone())?;
     if args.detached {
         LogFile::keep_bounded(home);
     }
@@ -136,7 +137,7 @@ async fn serve(
     stop.cancelled().await;
     let grace = config.server.shutdown_grace;
     say(&words::stopping(grace))?;
-    assembly.stop(grace, &signals.hurry).await?;
+    assembly.stop(grace, &at_once, &signals.hurry).await?;
     while serving.join_next().await.is_some() {}
     drop(record);
     say("stopped")

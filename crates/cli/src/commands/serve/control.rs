@@ -41,9 +41,10 @@ pub(super) fn stop(args: &ServeStop) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot find process {pid}"))?;
     // The descriptor is that of the daemon only if the daemon is still that process.
     let now = record::presence(&home);
+    // Not two SIGTERM: the second one is the rules of a crash, and might meet the first.
+    let kind = if args.now { Signal::USR1 } else { Signal::TERM };
     let signal = || {
-        pidfd_send_signal(&process, Signal::TERM)
-            .with_context(|| format!("cannot signal process {pid}"))
+        pidfd_send_signal(&process, kind).with_context(|| format!("cannot signal process {pid}"))
     };
     match now {
         Presence::Listening(again) if again == pid => signal()?,
@@ -53,6 +54,7 @@ pub(super) fn stop(args: &ServeStop) -> anyhow::Result<ExitCode> {
             ));
             signal()?;
         }
+        Presence::Stopping(again) if again == pid && args.now => signal()?,
         // It was told to stop before; a second signal would interrupt its turns.
         Presence::Stopping(again) if again == pid => {}
         Presence::Listening(_)
@@ -61,9 +63,7 @@ pub(super) fn stop(args: &ServeStop) -> anyhow::Result<ExitCode> {
         | Presence::Absent
         | Presence::Denied => bail!("the daemon changed meanwhile\n  repeat the command"),
     }
-    if args.now {
-        signal()?;
-    } else {
+    if !args.now {
         screen.hint(&format!(
             "process {pid} lets running turns end; `turnlane serve stop --now` interrupts them"
         ));

@@ -79,6 +79,29 @@ async fn a_detached_daemon_is_told_ready_and_stops_when_told() {
 }
 
 #[tokio::test]
+async fn a_stop_without_grace_cuts_a_turn_that_the_next_daemon_continues() {
+    let person = Person::new();
+    let script = person.script();
+    let flags = ["--script", script.to_str().unwrap()];
+    let mut daemon = Daemon::start(&person.home, &flags).await;
+    let (thread, _) = person.queued("docs", "hang on").await;
+    person.until_running(&thread).await;
+    // Its grace is 30 s; the test would wait for longer than that only if it were given.
+    person.json(&["serve", "stop", "--now"]).await;
+    let ended = daemon.process.wait(DEADLINE).await.unwrap();
+    assert!(ended.success(), "{ended}");
+    let queue = person.queue(&thread).await;
+    assert_eq!(queue["blocked"], Value::Null, "{queue}");
+    assert_eq!(queue["data"][0]["status"]["type"], "pending", "{queue}");
+    let shown = person.json(&["thread", "show", "docs"]).await;
+    let text = serde_json::to_string(&shown).unwrap();
+    assert!(text.contains("\"kind\":\"stopped\""), "{text}");
+
+    let _next = Daemon::start(&person.home, &flags).await;
+    person.until_running(&thread).await;
+}
+
+#[tokio::test]
 async fn a_hangup_stops_a_daemon_that_has_no_terminal() {
     let person = Person::new();
     let script = person.script();
