@@ -191,7 +191,7 @@ async fn requests_about_one_thread_are_done_in_the_order_they_came() {
         let stop = client.0.request("turn/interrupt", stop).await.unwrap();
         let mut names = Vec::new();
         for name in ["first", "second", "last"] {
-            let name = json!({"threadId": thread, "name": name});
+            let name = json!({"threadId": thread, "name": format!("{name} {round}")});
             names.push(client.0.request("thread/name/set", name).await.unwrap());
         }
         for request in [start, stop].into_iter().chain(names) {
@@ -202,6 +202,6 @@ async fn requests_about_one_thread_are_done_in_the_order_they_came() {
         let status = &turns["data"][0]["status"];
         assert_eq!(status, "interrupted", "round {round}: {turns}");
         let read = client.ok("thread/read", named).await;
-        assert_eq!(read["thread"]["name"], "last", "round {round}");
+        assert_eq!(read["thread"]["name"], format!("last {round}"));
     }
 }
