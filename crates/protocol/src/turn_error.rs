@@ -28,6 +28,9 @@ pub struct TurnError {
     /// When trying again makes sense, in seconds since 1970; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<i64>,
+    /// True when `retryAt` is the lane's back-off because the provider named no time; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_estimated: Option<bool>,
     /// False when a crash left undecidable what the turn has done; ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_known: Option<bool>,
@@ -46,6 +49,7 @@ impl TurnError {
             misalignment: None,
             kind: Some(kind),
             retry_at: None,
+            retry_estimated: None,
             outcome_known: None,
             blocked_by: None,
         }

@@ -7,9 +7,12 @@
 
 use std::time::Duration;
 
+/// How many kinds of waits a census tells apart; more do not exist in practice.
+pub(crate) const WAIT_KINDS_MAX: u32 = 64;
+
 /// The lanes of a store by what they do, in one picture. A lane is counted once, by the first line
 /// that fits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// A row of theirs is claimed or runs.
     pub running: u64,
@@ -25,6 +28,8 @@ pub struct Census {
     pub queued: u64,
     /// How many rows wait in all of them, failed ones included.
     pub rows: u64,
+    /// The lanes in `waiting` by the kind of error they wait out, at most 64.
+    pub waiting_by_kind: Vec<(String, u64)>,
 }
 
 /// How long something took, counted by upper bounds.

@@ -62,6 +62,22 @@ pub enum StoreError {
         /// The thread that has it.
         thread: ThreadId,
     },
+    /// Another thread that is not archived has this binding.
+    #[error("thread {thread} has the binding {key:?}")]
+    BindingTaken {
+        /// The binding.
+        key: String,
+        /// The thread that has it.
+        thread: ThreadId,
+    },
+    /// The thread does not have this binding, or is archived.
+    #[error("thread {thread} does not hold the binding {key:?}")]
+    BindingNotHeld {
+        /// The thread.
+        thread: ThreadId,
+        /// The binding.
+        key: String,
+    },
     /// The settings are others than the caller thought: read them again.
     #[error("the settings of thread {0} were changed by somebody else")]
     SettingsChanged(ThreadId),

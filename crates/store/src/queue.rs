@@ -212,6 +212,8 @@ pub struct Row {
     pub client_id: String,
     /// Whether a foreign engine may have seen it.
     pub sent: bool,
+    /// The boot of the machine in which it was sent; none while it is not, or where the boot is unknown.
+    pub sent_boot: Option<String>,
     /// What the turn is started with.
     pub params: Json,
     /// Why it failed.

@@ -60,6 +60,8 @@ pub struct Found<'a> {
 pub struct Decision {
     /// What is noted on its turn, which ends interrupted if it is in progress.
     pub turn_error: Option<Json>,
+    /// Whether that turn is readable and not part of what the model is sent: nothing of it happened.
+    pub muted: bool,
     /// What becomes of the row.
     pub row: FoundFate,
 }
@@ -87,6 +89,8 @@ pub enum FoundFate {
     Cancel,
     /// A foreign engine must be asked first: the lane becomes ours, the row is being decided.
     Ask,
+    /// Only a worker with the thread's engine can decide: the lane stays its dead owner's, unchanged.
+    Leave,
 }
 
 /// Whether a row's return counts as a loss.

@@ -13,6 +13,7 @@
 mod approvals;
 mod ballast;
 mod batch;
+mod binding;
 mod checkpoint;
 mod claim;
 mod disk;

@@ -26,12 +26,12 @@ use crate::queue::{
 };
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::thread::{
-    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
-    ThreadQuery, ThreadRow, UpTo,
+    BoundThread, Fork, IdleQuery, IdleThread, NewThread, Page, Successor, Supersede, ThreadChange,
+    ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
-    Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
-    StartTurn, Started, TurnQuery, TurnRow,
+    Accepted, AcceptedTurn, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put,
+    Refused, StartTurn, Started, TurnQuery, TurnRow,
 };
 use crate::worker::{Health, Worker};
 
@@ -72,6 +72,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes a thread with an empty lane. Durable.
     fn create_thread(&self, thread: NewThread) -> Work<ThreadRow>;
+
+    /// Finds the thread that is not archived and has the binding of this one, or makes this one.
+    /// Without a binding it makes one. Durable.
+    fn bind_thread(&self, thread: NewThread) -> Work<BoundThread>;
+
+    /// Makes a thread that takes over the binding and the waiting rows of another, which is nobody's
+    /// or ours. Ids, order, keys and policies of the rows stay, as do the pause and the wait that hold
+    /// them; a row that is under way stays in the old lane. Durable, whole or not at all. The lane
+    /// shown beside the new thread is the old one.
+    fn supersede(&self, supersede: Supersede) -> Work<Changed<Successor>>;
 
     /// Makes a thread with a copy of another's history. Durable.
     fn fork_thread(&self, fork: Fork) -> Work<ThreadRow>;
@@ -127,11 +137,18 @@ pub trait Store: Send + Sync + 'static {
     /// Ends a pause and a wait, if there are any. Durable.
     fn resume(&self, thread: ThreadId, at_ms: i64) -> Work<LaneView>;
 
+    /// Ends a pause that has this reason; another pause and a wait stay. Durable.
+    fn end_pause(&self, thread: ThreadId, reason: String) -> Work<LaneView>;
+
     /// Some visible rows and the lane, in one picture.
     fn queue(&self, query: QueueQuery) -> Work<QueuePage>;
 
     /// One row in any state.
     fn row(&self, thread: ThreadId, row: RowId) -> Work<Option<Row>>;
+
+    /// The thread whose lane has this row, in any state; a row may move to the successor of its
+    /// thread.
+    fn thread_of_row(&self, row: RowId) -> Work<Option<ThreadId>>;
 
     /// The row that is this turn or will become it.
     fn row_of_turn(&self, thread: ThreadId, turn: TurnId) -> Work<Option<Row>>;
@@ -162,7 +179,8 @@ pub trait Store: Send + Sync + 'static {
     /// Claims a row. Visible.
     fn claim(&self, claim: Claim) -> Work<Claimed<ClaimedRow>>;
 
-    /// Notes that a foreign engine may see a claimed row from now on. Durable.
+    /// Notes that a foreign engine may see a claimed or started row from now on, with this worker's
+    /// boot. Durable.
     fn mark_sent(&self, grip: Grip, row: RowId, at_ms: i64) -> Work<()>;
 
     /// Accepts a claimed row as a turn. Durable.
@@ -180,7 +198,7 @@ pub trait Store: Send + Sync + 'static {
     /// Writes what a turn has produced.
     fn put(&self, grip: Grip, put: Put, level: Level) -> Work<()>;
 
-    /// Ends a turn. Durable.
+    /// Ends a turn that runs, or one that an engine was asked about. Durable.
     fn complete(&self, complete: Complete) -> Work<Changed<Row>>;
 
     /// What the model is sent.
@@ -213,6 +231,9 @@ pub trait Store: Send + Sync + 'static {
     /// cancels waiting rows bound to those workers, and removes those that own nothing any more.
     /// Durable when something was found.
     fn recover(&self, recover: Recover) -> Work<Recovered>;
+
+    /// The turn of the row that is being decided, as its acceptance showed it.
+    fn undecided(&self, grip: Grip) -> Work<AcceptedTurn>;
 
     /// Records the decision about a row that an engine was asked about. Durable.
     fn decide(&self, grip: Grip, row: RowId, decision: Decision, at_ms: i64) -> Work<LaneView>;

@@ -6,6 +6,8 @@
 
 use crate::ids::{ThreadId, TurnId};
 use crate::json::Json;
+use crate::lane::LaneView;
+use crate::queue::Rewriting;
 use crate::turn::{EntryRow, ItemRow, TurnRow};
 
 /// A thread to be made, with an empty lane.
@@ -37,6 +39,35 @@ pub struct NewThread {
     pub max_depth: u32,
     /// Now, in milliseconds since 1970.
     pub at_ms: i64,
+}
+
+/// The thread that a binding leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BoundThread {
+    /// It was there before; nothing was made.
+    Existing(ThreadRow),
+    /// It was made.
+    Made(ThreadRow),
+}
+
+/// A thread that takes over the binding and the waiting rows of another.
+#[derive(Clone, Debug)]
+pub struct Supersede {
+    /// The thread that holds the binding of `new`.
+    pub old: ThreadId,
+    /// The thread to be made.
+    pub new: NewThread,
+    /// Makes the params of a row in the new lane out of those it had in the old one.
+    pub params: Rewriting,
+}
+
+/// A thread that has taken over from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// The new thread.
+    pub thread: ThreadRow,
+    /// Its lane, with the rows that have moved.
+    pub lane: LaneView,
 }
 
 /// Whether lists show a thread.

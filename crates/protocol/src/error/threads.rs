@@ -141,9 +141,10 @@ impl ErrorObject {
         refused(Reason::InvalidParams, "history is not supported")
     }
 
-    /// `binding` or `supersedes` before there is something to bind.
-    pub fn binding_not_supported() -> Self {
-        refused(Reason::InvalidParams, "binding is not supported yet")
+    /// `supersedes` names a thread that does not hold the binding.
+    pub fn binding_not_held(thread: &str, key: &str) -> Self {
+        let message = format!("thread {thread} does not hold binding {}", quoted(key));
+        refused(Reason::InvalidParams, message)
     }
 
     /// A binding that another live connection holds.

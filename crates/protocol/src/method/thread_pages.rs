@@ -21,6 +21,9 @@ pub const ITEMS_READ: &str = "thread/items/read";
 pub struct ThreadTurnsListParams {
     /// The thread.
     pub thread_id: String,
+    /// Only this turn; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<String>,
     /// Where the page begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

@@ -410,4 +410,8 @@ pub struct ThreadQueuePauseParams {
 pub struct ThreadQueueResumeParams {
     /// The thread.
     pub thread_id: String,
+    /// End a pause that has this reason and nothing else: another pause and a wait stay. Without it
+    /// every pause and wait ends; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

@@ -118,6 +118,7 @@ fn calls_about_the_queue_come_back_whole() {
     whole::<ThreadQueuePauseParams>(json!({"threadId": "t"}));
     whole::<ThreadQueuePauseParams>(json!({"threadId": "t", "reason": "lunch"}));
     whole::<ThreadQueueResumeParams>(json!({"threadId": "t"}));
+    whole::<ThreadQueueResumeParams>(json!({"threadId": "t", "reason": "shim"}));
     assert_eq!(
         refusal::<ThreadQueueStartParams>(json!({"queuedTurnId": ROW})),
         "Invalid request: missing field `threadId`"

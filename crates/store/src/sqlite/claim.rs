@@ -6,11 +6,14 @@
 //!
 //! The verdict on a row is the caller's pure function; running the turn is nobody's business here.
 
+use rusqlite::params;
+
 use super::Db;
 use super::ends::{Return, Was, end, to_head};
 use super::fault::Fault;
 use super::lane::{Lane, row_of};
 use super::rows::{find_row, save_row, visible_row};
+use super::statement::first;
 use super::threads::find_thread;
 use super::turns::{begin, record_ended};
 use crate::error::StoreError;
@@ -66,15 +69,18 @@ pub(super) fn accept(
     at_ms: i64,
 ) -> Result<Accepted, Fault> {
     let lane = Lane::held(db, grip)?;
-    let row = lane.active_row(db, row, RowState::Claimed)?;
+    let row = lane.active_row(db, row, &[RowState::Claimed])?;
     accept_row(db, lane, row, accepting, at_ms)
 }
 
-/// Notes that a foreign engine may see a claimed row from now on.
+/// Notes that a foreign engine may see a claimed or started row from now on, and in which boot of the
+/// machine.
 pub(super) fn mark_sent(db: &Db<'_>, grip: Grip, row: RowId, at_ms: i64) -> Result<(), Fault> {
+    const BOOT: &str = "SELECT boot_id FROM worker WHERE id = ?1 AND boot_id <> ''";
     let lane = Lane::held(db, grip)?;
-    let mut row = lane.active_row(db, row, RowState::Claimed)?;
+    let mut row = lane.active_row(db, row, &[RowState::Claimed, RowState::Started])?;
     row.sent = true;
+    row.sent_boot = first(db, BOOT, params![db.me], |row| row.get(0))?;
     row.updated_ms = at_ms;
     save_row(db, &lane, &row)
 }
@@ -88,7 +94,7 @@ pub(super) fn unclaim(
     at_ms: i64,
 ) -> Result<Refused, Fault> {
     let lane = Lane::held(db, grip)?;
-    let row = lane.active_row(db, row, RowState::Claimed)?;
+    let row = lane.active_row(db, row, &[RowState::Claimed])?;
     refuse(db, lane, row, how, at_ms)
 }
 
@@ -113,6 +119,7 @@ fn take_row(db: &Db<'_>, lane: &mut Lane, claim: &Claim) -> Result<Option<Row>, 
     row.failure = None;
     row.attempts += 1;
     row.sent = false;
+    row.sent_boot = None;
     row.updated_ms = claim.at_ms;
     Ok(Some(row))
 }

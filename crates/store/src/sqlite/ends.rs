@@ -54,6 +54,7 @@ pub(super) fn to_head(
     }
     row.turn = turn;
     row.sent = false;
+    row.sent_boot = None;
     match how {
         Return::Waiting => {
             row.state = RowState::Queued;

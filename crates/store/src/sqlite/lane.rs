@@ -14,8 +14,8 @@ use rusqlite::params;
 use super::Db;
 use super::fault::Fault;
 use super::rows::{InOrder, find_row};
-use super::statement::{execute, first, single};
-use crate::census::Census;
+use super::statement::{all, execute, first, single};
+use crate::census::{Census, WAIT_KINDS_MAX};
 use crate::error::StoreError;
 use crate::ids::{Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Active, Changed, Head, LaneView, Paused, Waiting};
@@ -222,19 +222,19 @@ impl Lane {
         Ok(head.unwrap_or(Head::None))
     }
 
-    /// The row under way, if it is this one in this state.
+    /// The row under way, if it is this one in one of these states.
     pub(super) fn active_row(
         &self,
         db: &Db<'_>,
         row: RowId,
-        state: RowState,
+        states: &[RowState],
     ) -> Result<Row, Fault> {
         let found = match self.active {
             Some(active) if active == row => find_row(db, self.thread, row)?,
             Some(_) | None => None,
         };
         found
-            .filter(|row| row.state == state)
+            .filter(|row| states.contains(&row.state))
             .ok_or(Fault::Refused(StoreError::RowNotFound(row)))
     }
 
@@ -352,9 +352,16 @@ pub(super) fn look(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
 
 /// All lanes by what they do.
 pub(super) fn census(db: &Db<'_>) -> Result<Census, Fault> {
+    // Reads the partial index of lanes that wait, which are few.
+    const WAITS: &str = "SELECT coalesce(json_extract(waiting, '$.kind'), ''), count(*) FROM lane \
+         WHERE waiting IS NOT NULL AND active IS NULL AND paused IS NULL GROUP BY 1 LIMIT ?1";
+    let waiting_by_kind = all(db, WAITS, [WAIT_KINDS_MAX], |row| {
+        Ok((row.get(0)?, row.get(1).map(i64::unsigned_abs)?))
+    })?;
     single(db, include_str!("sql/census.sql"), [], |row| {
         let count = |at| row.get(at).map(i64::unsigned_abs);
         Ok(Census {
+            waiting_by_kind,
             running: count(0)?,
             paused: count(1)?,
             waiting: count(2)?,

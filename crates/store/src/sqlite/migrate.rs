@@ -23,6 +23,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_threads_and_lanes.sql"),
     include_str!("migrations/0002_stops_and_open_approvals.sql"),
     include_str!("migrations/0003_thread_names.sql"),
+    include_str!("migrations/0004_sent_boot.sql"),
+    include_str!("migrations/0005_bindings.sql"),
 ];
 
 /// How often and how long apart the change to a write-ahead log is tried: 5 s in all. SQLite does
@@ -55,16 +57,14 @@ pub(super) fn known() -> i64 {
 
 /// The schema of a database that is ours or still empty.
 pub(super) fn schema(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
-    let number = |pragma: &str| {
-        let value = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        value.map_err(failed_to_open(path))
-    };
-    let (id, found) = (number("application_id")?, number("user_version")?);
-    let objects = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
-            row.get::<_, i64>(0)
-        })
-        .map_err(failed_to_open(path))?;
+    // One statement, so one state of the file: read one after the other, the numbers of an empty
+    // database and the tables of a worker that migrates it meanwhile look like a foreign database.
+    let sql = "SELECT (SELECT application_id FROM pragma_application_id),
+            (SELECT user_version FROM pragma_user_version),
+            (SELECT count(*) FROM sqlite_schema)";
+    let numbers = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let read: rusqlite::Result<(i64, i64, i64)> = connection.query_row(sql, [], numbers);
+    let (id, found, objects) = read.map_err(failed_to_open(path))?;
     let empty = (id, found, objects) == (0, 0, 0);
     if id != APPLICATION_ID && !empty {
         let path = path.to_owned();
@@ -128,5 +128,50 @@ fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
             }
             _ => std::thread::sleep(WAL_TRY_AGAIN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::sqlite::open::{Place, Purpose, connect};
+
+    /// Looks at the schema of a new database that another worker migrates at this step of the look;
+    /// whether the look took so many steps.
+    fn look_while_migrated(step: u32) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lanes.db");
+        std::fs::write(&path, "").unwrap();
+        let place = Place::File(path.clone());
+        let mut looking = connect(&place, Purpose::Write).unwrap();
+        use_wal(&looking).unwrap();
+        let other = connect(&place, Purpose::Write).unwrap();
+        let migrated = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&migrated);
+        let (mut steps, at) = (0, path.clone());
+        let migrate = move || {
+            steps += 1;
+            if steps == step {
+                while migrate_one(&other, &at).unwrap() < known() {}
+                told.store(true, Ordering::Release);
+            }
+            false
+        };
+        looking.progress_handler(1, Some(migrate)).unwrap();
+        let found = schema(&looking, &path).unwrap();
+        assert!([0, known()].contains(&found), "step {step}: {found}");
+        migrated.load(Ordering::Acquire)
+    }
+
+    #[test]
+    fn a_database_that_another_worker_migrates_meanwhile_is_ours_at_every_step() {
+        let mut steps = 1;
+        while look_while_migrated(steps) {
+            steps += 1;
+        }
+        assert!(steps > 3, "the look was interrupted at no step");
     }
 }

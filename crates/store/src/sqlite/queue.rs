@@ -217,6 +217,21 @@ pub(super) fn resume(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
     lane.view(db)
 }
 
+/// Ends a pause that has this reason.
+pub(super) fn end_pause(db: &Db<'_>, thread: ThreadId, reason: &str) -> Result<LaneView, Fault> {
+    let mut lane = Lane::find_open(db, thread)?;
+    if lane
+        .paused
+        .as_ref()
+        .is_some_and(|paused| paused.reason == reason)
+    {
+        lane.paused = None;
+        lane.touch();
+        lane.save(db)?;
+    }
+    lane.view(db)
+}
+
 /// Some visible rows and the lane.
 pub(super) fn queue(db: &Db<'_>, query: &QueueQuery) -> Result<QueuePage, Fault> {
     const PAGE: &str = concat!(

@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::lane::{Lane, look};
 use super::queue::cancel_waiting;
 use super::rows::{find_row, find_turn, save_row, visible_row};
-use super::statement::{all, execute};
+use super::statement::{all, execute, single};
 use super::threads::find_thread;
 use super::turns::end_turn;
 use crate::approval::{ApprovalQuery, ApprovalRow};
@@ -28,8 +28,12 @@ use crate::recovery::{Decision, Found, FoundFate, Loss, Recover, Recovered, Reco
 use crate::turn::{TurnEnd, TurnRow, TurnStatus};
 use crate::worker::{Unjudged, WorkerLife};
 
-const LANES_OF: &str =
-    "SELECT thread_id FROM lane WHERE owner = ?1 AND owner IS NOT NULL ORDER BY rowid LIMIT ?2";
+const LANES_OF: &str = "SELECT rowid, thread_id FROM lane \
+     WHERE owner = ?1 AND owner IS NOT NULL AND rowid > ?2 ORDER BY rowid LIMIT ?3";
+/// Before all lanes, for [`LANES_OF`].
+const FIRST: i64 = i64::MIN;
+/// How many lanes of one worker are read at once.
+const LANES_AT_ONCE: u32 = 100;
 
 /// How many lanes of one undecided worker are named at once.
 const WARNED_AT_ONCE: u32 = 100;
@@ -65,9 +69,8 @@ fn left_behind(db: &Db<'_>, whose: &Whose) -> Result<Vec<WorkerId>, Fault> {
 
 /// Names, once, each lane that waits because it is not known whether its owner lives.
 fn warn_of_waiting_lanes(db: &Db<'_>, worker: WorkerId, why: &Unjudged) -> Result<(), Fault> {
-    let lanes: Vec<ThreadId> = all(db, LANES_OF, params![worker, WARNED_AT_ONCE], |row| {
-        row.get(0)
-    })?;
+    let place = params![worker, FIRST, WARNED_AT_ONCE];
+    let lanes: Vec<ThreadId> = all(db, LANES_OF, place, |row| row.get(1))?;
     for thread in lanes.into_iter().filter(|thread| db.tells_first(*thread)) {
         tracing::warn!(
             "thread {thread} waits: worker {worker} owns it, and whether that worker lives cannot be \
@@ -88,7 +91,7 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
         && Lane::find(db, thread)?.owner.is_some()
     {
         let lane = take_over(db, thread, recover)?;
-        sweep.recovered.lanes.push(lane);
+        sweep.recovered.lanes.extend(lane);
     }
     if let Whose::LaneUnlessAlive(thread) = recover.whose
         && let Some(worker) = Lane::find(db, thread)?.owner
@@ -97,23 +100,16 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
             return Err(StoreError::OwnedElsewhere { thread, worker }.into());
         }
         let lane = take_over(db, thread, recover)?;
-        sweep.recovered.lanes.push(lane);
+        sweep.recovered.lanes.extend(lane);
     }
     for worker in left_behind(db, &recover.whose)? {
-        let done = sweep.recovered.lanes.len();
-        let room = i64::from(recover.limit) - i64::try_from(done).unwrap_or(i64::MAX);
-        // One more tells whether there are more.
-        let mut lanes: Vec<ThreadId> =
-            all(db, LANES_OF, params![worker, room + 1], |row| row.get(0))?;
-        let rest = lanes.split_off(lanes.len().min(usize::try_from(room).unwrap_or(0)));
-        for thread in lanes {
-            let lane = take_over(db, thread, recover)?;
-            sweep.recovered.lanes.push(lane);
-        }
-        if !rest.is_empty() {
-            sweep.recovered.more = true;
-            break;
-        }
+        let left = match take_over_all(db, worker, recover, &mut sweep.recovered.lanes)? {
+            Rest::Unread => {
+                sweep.recovered.more = true;
+                break;
+            }
+            Rest::Left(left) => left,
+        };
         let shrunk = cancel_bound(db, worker, |_| recover.at_ms)?;
         // Lanes are shown as they are afterwards.
         for lane in &mut sweep.recovered.lanes {
@@ -121,7 +117,7 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
                 lane.lane = look(db, lane.thread)?;
             }
         }
-        if worker != db.me && db.is_dead(worker) {
+        if left == 0 && worker != db.me && db.is_dead(worker) {
             execute(db, include_str!("sql/forget_worker.sql"), params![worker])?;
             sweep.gone.push(worker);
         }
@@ -129,8 +125,52 @@ pub(super) fn recover(db: &Db<'_>, recover: &Recover) -> Result<Sweep, Fault> {
     Ok(sweep)
 }
 
-/// Takes one lane from its owner and decides about the row under way, if there is one.
-fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<RecoveredLane, Fault> {
+/// The lanes of a worker that were not taken over.
+enum Rest {
+    /// The limit was reached; others were not looked at.
+    Unread,
+    /// So many stay with the worker, because only a worker with their engine can decide about them.
+    Left(u32),
+}
+
+/// Takes over the lanes of one worker, until there are as many as the limit says.
+///
+/// Lanes that stay with the worker do not count, or they would keep others from being found.
+fn take_over_all(
+    db: &Db<'_>,
+    worker: WorkerId,
+    recover: &Recover,
+    found: &mut Vec<RecoveredLane>,
+) -> Result<Rest, Fault> {
+    let limit = usize::try_from(recover.limit).unwrap_or(usize::MAX);
+    let (mut behind, mut left) = (FIRST, 0);
+    loop {
+        let place = params![worker, behind, LANES_AT_ONCE];
+        let lanes: Vec<(i64, ThreadId)> =
+            all(db, LANES_OF, place, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((last, _)) = lanes.last() else {
+            return Ok(Rest::Left(left));
+        };
+        behind = *last;
+        for (_, thread) in lanes {
+            if found.len() >= limit {
+                return Ok(Rest::Unread);
+            }
+            match take_over(db, thread, recover)? {
+                Some(lane) => found.push(lane),
+                None => left += 1,
+            }
+        }
+    }
+}
+
+/// Takes one lane from its owner and decides about the row under way, if there is one; none when the
+/// decision is to leave the lane as it is.
+fn take_over(
+    db: &Db<'_>,
+    thread: ThreadId,
+    recover: &Recover,
+) -> Result<Option<RecoveredLane>, Fault> {
     let mut lane = Lane::find(db, thread)?;
     let open = approvals(db, ApprovalQuery::OpenOf(thread))?;
     let active = lane.active;
@@ -149,7 +189,16 @@ fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<Recover
                 row: &row,
                 turn: turn.as_ref(),
             });
-            asks = matches!(decision.row, FoundFate::Ask);
+            if decision.row == FoundFate::Leave {
+                if db.tells_first(thread) {
+                    tracing::info!(
+                        "thread {thread} waits: its turn belongs to an engine that this worker does \
+                         not run, and only a worker with that engine can tell what became of it"
+                    );
+                }
+                return Ok(None);
+            }
+            asks = decision.row == FoundFate::Ask;
             if asks {
                 lane.owner = Some(db.me);
             }
@@ -157,13 +206,13 @@ fn take_over(db: &Db<'_>, thread: ThreadId, recover: &Recover) -> Result<Recover
         }
     }
     lane.save(db)?;
-    Ok(RecoveredLane {
+    Ok(Some(RecoveredLane {
         thread,
         row: active,
         grip: asks.then(|| lane.grip()),
         lane: lane.view(db)?,
         resolved: now_resolved(db, open)?,
-    })
+    }))
 }
 
 /// Those of some open approvals that are open no more, as they are now.
@@ -185,7 +234,7 @@ pub(super) fn decide(
     at_ms: i64,
 ) -> Result<LaneView, Fault> {
     let mut lane = Lane::held(db, grip)?;
-    let row = lane.active_row(db, row, RowState::Reconcile)?;
+    let row = lane.active_row(db, row, &[RowState::Reconcile])?;
     let turn = find_turn(db, lane.thread, row.turn)?;
     apply(db, &mut lane, row, turn.as_ref(), decision, at_ms)?;
     lane.save(db)?;
@@ -207,13 +256,17 @@ fn apply(
     };
     row.updated_ms = at_ms;
     let left = row.turn;
+    // An engine that was asked about the turn may have run it until now.
+    let was_asked = row.state == RowState::Reconcile;
+    let undecided = matches!(decision.row, FoundFate::Ask | FoundFate::Leave);
     // A turn that was cut without warning may have done anything; whether its row may go on from
-    // the history is not known, so that it is an ordinary one from now on.
-    row.continues &= turn.is_none();
+    // the history is not known, so that it is an ordinary one from now on. A muted turn did nothing.
+    row.continues &= turn.is_none() || undecided || decision.muted;
     match &decision.row {
-        // Nothing is decided.
-        FoundFate::Ask => {
+        FoundFate::Ask | FoundFate::Leave => {
             row.state = RowState::Reconcile;
+            // Its engine cannot hear an answer any more, whatever became of the turn.
+            interrupt_open(db, lane.thread, left, at_ms)?;
             return save_row(db, lane, &row);
         }
         FoundFate::Done => end(&mut row, RowState::Done, at_ms),
@@ -236,13 +289,27 @@ fn apply(
             status: TurnStatus::Interrupted,
             error: decision.turn_error.clone(),
             usage: turn.usage.clone(),
-            muted: turn.muted,
+            muted: turn.muted || decision.muted,
         };
-        end_turn(db, lane.thread, turn.ord, &end, at_ms)?;
+        let ended_ms = if was_asked {
+            at_ms
+        } else {
+            last_sign_of_life(db, lane.thread, turn)?
+        };
+        end_turn(db, lane.thread, turn.ord, &end, ended_ms)?;
     }
     interrupt_open(db, lane.thread, left, at_ms)?;
     lane.vacate();
     save_row(db, lane, &row)
+}
+
+/// The end of the turn's last item, or else its beginning. When the worker died is not known; the time
+/// until its lane was taken over is not part of the turn.
+fn last_sign_of_life(db: &Db<'_>, thread: ThreadId, turn: &TurnRow) -> Result<i64, Fault> {
+    const LAST_ITEM: &str =
+        "SELECT max(completed_ms) FROM item WHERE thread_id = ?1 AND turn_ord = ?2";
+    let last: Option<i64> = single(db, LAST_ITEM, params![thread, turn.ord], |row| row.get(0))?;
+    Ok(last.map_or(turn.started_ms, |last| last.max(turn.started_ms)))
 }
 
 /// Cancels the rows that only this worker could have claimed; the lanes that lost one.

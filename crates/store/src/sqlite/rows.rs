@@ -85,6 +85,7 @@ pub(super) fn keyed_row(columns: &Columns<'_>) -> rusqlite::Result<(Row, [u8; 32
         key: from.next()?,
         client_id: from.next()?,
         sent: from.next()?,
+        sent_boot: from.next()?,
         params: from.next()?,
         failure: from.next()?,
         created_ms: from.next()?,
@@ -122,6 +123,12 @@ const ROW: &str = concat!(
 /// One row in any state.
 pub(super) fn find_row(db: &Db<'_>, thread: ThreadId, id: RowId) -> Result<Option<Row>, Fault> {
     first(db, ROW, params![thread, id], row)
+}
+
+/// The thread whose lane has this row.
+pub(super) fn thread_of_row(db: &Db<'_>, id: RowId) -> Result<Option<ThreadId>, Fault> {
+    const THREAD_OF_ROW: &str = "SELECT thread_id FROM queued_turn WHERE id = ?1";
+    first(db, THREAD_OF_ROW, params![id], |row| row.get(0))
 }
 
 /// The row that is this turn or will become it.
@@ -165,6 +172,7 @@ pub(super) fn born(new: &NewRow, state: RowState, at_ms: i64) -> Row {
         key: new.key.clone(),
         client_id: new.client_id.clone(),
         sent: false,
+        sent_boot: None,
         params: new.params.clone(),
         failure: None,
         created_ms: at_ms,
@@ -239,6 +247,7 @@ pub(super) fn save_row(db: &Db<'_>, lane: &Lane, row: &Row) -> Result<(), Fault>
             row.failure,
             row.updated_ms,
             row.ended_ms,
+            row.sent_boot,
         ],
     )?;
     Ok(())

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::{
-    Class, Db, Op, SqliteStore, approvals, claim, forks, history, lane, order, owner, queue,
-    recovery, rows, start, threads, turns,
+    Class, Db, Op, SqliteStore, approvals, binding, claim, forks, history, lane, order, owner,
+    queue, recovery, rows, start, threads, turns,
 };
 use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::census::{Census, Times};
@@ -26,12 +26,12 @@ use crate::queue::{
 use crate::recovery::{Decision, Recover, Recovered};
 use crate::store::{Store, Work};
 use crate::thread::{
-    Fork, IdleQuery, IdleThread, NewThread, Page, ThreadChange, ThreadCopy, ThreadPlace,
-    ThreadQuery, ThreadRow, UpTo,
+    BoundThread, Fork, IdleQuery, IdleThread, NewThread, Page, Successor, Supersede, ThreadChange,
+    ThreadCopy, ThreadPlace, ThreadQuery, ThreadRow, UpTo,
 };
 use crate::turn::{
-    Accepted, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put, Refused,
-    StartTurn, Started, TurnQuery, TurnRow,
+    Accepted, AcceptedTurn, Complete, History, HistoryEnd, ItemQuery, ItemRow, Later, Level, Put,
+    Refused, StartTurn, Started, TurnQuery, TurnRow,
 };
 use crate::worker::{Health, Worker};
 
@@ -141,6 +141,16 @@ impl Store for SqliteStore {
         self.change(op, move |db| threads::create(db, &thread))
     }
 
+    fn bind_thread(&self, thread: NewThread) -> Work<BoundThread> {
+        let op = new("bind a thread");
+        self.change(op, move |db| binding::bind(db, &thread))
+    }
+
+    fn supersede(&self, supersede: Supersede) -> Work<Changed<Successor>> {
+        let op = new("supersede a thread");
+        self.change(op, move |db| binding::supersede(db, &supersede))
+    }
+
     fn fork_thread(&self, fork: Fork) -> Work<ThreadRow> {
         let op = new("fork a thread");
         self.change(op, move |db| forks::fork(db, &fork))
@@ -224,6 +234,11 @@ impl Store for SqliteStore {
         self.change(op, move |db| queue::resume(db, thread))
     }
 
+    fn end_pause(&self, thread: ThreadId, reason: String) -> Work<LaneView> {
+        let op = kept("end a pause");
+        self.change(op, move |db| queue::end_pause(db, thread, &reason))
+    }
+
     fn queue(&self, query: QueueQuery) -> Work<QueuePage> {
         self.find("list a queue", move |db| queue::queue(db, &query))
     }
@@ -231,6 +246,12 @@ impl Store for SqliteStore {
     fn row(&self, thread: ThreadId, row: RowId) -> Work<Option<Row>> {
         self.find("read a queued turn", move |db| {
             rows::find_row(db, thread, row)
+        })
+    }
+
+    fn thread_of_row(&self, row: RowId) -> Work<Option<ThreadId>> {
+        self.find("find the thread of a queued turn", move |db| {
+            rows::thread_of_row(db, row)
         })
     }
 
@@ -361,6 +382,12 @@ impl Store for SqliteStore {
             let sweep = sweep.await?;
             forget_files(&sweep.gone);
             Ok(sweep.recovered)
+        })
+    }
+
+    fn undecided(&self, grip: Grip) -> Work<AcceptedTurn> {
+        self.find("read a turn that is being decided", move |db| {
+            turns::undecided(db, grip)
         })
     }
 

@@ -4,11 +4,13 @@
 //! worker owns is changed by nobody else; a name that is given is unique among the threads that are not
 //! archived, as far as this version gave them; a list goes on behind a place, not behind a count.
 //!
-//! What a turn changes of its thread is written in `turns`; copies are made in `forks`.
+//! What a turn changes of its thread is written in `turns`; copies are made in `forks`; bindings are
+//! found and passed on in `binding`.
 
 use rusqlite::params;
 
 use super::Db;
+use super::binding;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::rows;
@@ -52,6 +54,12 @@ pub(super) fn insert(
     }
     if let Some(name) = &new.name {
         refuse_taken(db, name, new.id)?;
+    }
+    if let Some(key) = &new.binding
+        && let Some(thread) = binding::holder(db, key)?
+    {
+        let key = key.clone();
+        return Err(StoreError::BindingTaken { key, thread }.into());
     }
     let listed = match new.listed {
         Listed::Yes => true,
@@ -100,6 +108,9 @@ pub(super) fn change(db: &Db<'_>, change: &ThreadChange) -> Result<Changed<Threa
     }
     if let Some(name) = name_to_check(&stored, change) {
         refuse_taken(db, name, change.thread)?;
+    }
+    if change.archived == Some(false) {
+        binding::drop_if_taken(db, &stored)?;
     }
     execute(
         db,
@@ -221,7 +232,7 @@ pub(super) fn revert(
 }
 
 /// The lane of a thread that may be changed.
-fn changeable(db: &Db<'_>, thread: ThreadId) -> Result<Lane, Fault> {
+pub(super) fn changeable(db: &Db<'_>, thread: ThreadId) -> Result<Lane, Fault> {
     let lane = Lane::find(db, thread)?;
     match lane.held_elsewhere(db) {
         None => Ok(lane),

@@ -12,8 +12,8 @@ use super::approvals::{ask, interrupt_open, resolve};
 use super::ends::{Return, Was, end, to_head};
 use super::fault::Fault;
 use super::lane::Lane;
-use super::rows::{insert_entry, insert_item, save_row};
-use super::statement::{execute, single};
+use super::rows::{self, find_turn, insert_entry, insert_item, save_row};
+use super::statement::{execute, first, single};
 use super::threads::find_thread;
 use crate::error::StoreError;
 use crate::ids::{Grip, ThreadId};
@@ -59,6 +59,33 @@ pub(super) fn begin(
         next_entry_ord: next(db, NEXT_ENTRY, lane.thread)?,
         thread: find_thread(db, lane.thread)?,
         settings_changed: accept.settings.is_some(),
+        lane: lane.view(db)?,
+    })
+}
+
+/// Reads the turn of the row that is being decided, as its acceptance showed it.
+pub(super) fn undecided(db: &Db<'_>, grip: Grip) -> Result<AcceptedTurn, Fault> {
+    const FIRST_MESSAGE: &str = concat!(
+        include_str!("sql/item.sql"),
+        include_str!("sql/first_message.sql")
+    );
+    let lane = Lane::held(db, grip)?;
+    let active = lane
+        .active
+        .ok_or(Fault::Refused(StoreError::TurnNotFound))?;
+    let row = lane.active_row(db, active, &[RowState::Reconcile])?;
+    let turn = find_turn(db, lane.thread, row.turn)?;
+    let turn = turn.ok_or(Fault::Refused(StoreError::TurnNotFound))?;
+    let place = params![lane.thread, turn.ord];
+    Ok(AcceptedTurn {
+        grip: lane.grip(),
+        row,
+        item: first(db, FIRST_MESSAGE, place, rows::item)?,
+        turn,
+        next_item_ord: next(db, NEXT_ITEM, lane.thread)?,
+        next_entry_ord: next(db, NEXT_ENTRY, lane.thread)?,
+        thread: find_thread(db, lane.thread)?,
+        settings_changed: false,
         lane: lane.view(db)?,
     })
 }
@@ -195,7 +222,8 @@ pub(super) fn complete(db: &Db<'_>, complete: &Complete) -> Result<Changed<Row>,
     const NOTE: &str = "UPDATE thread SET updated_ms = ?2, recency_ms = ?2 WHERE id = ?1";
     let at_ms = complete.at_ms;
     let mut lane = Lane::held(db, complete.grip)?;
-    let mut row = lane.active_row(db, complete.row, RowState::Started)?;
+    let under_way = [RowState::Started, RowState::Reconcile];
+    let mut row = lane.active_row(db, complete.row, &under_way)?;
     write_put(db, lane.thread, &complete.put)?;
     end_turn(db, lane.thread, complete.turn_ord, &complete.end, at_ms)?;
     interrupt_open(db, lane.thread, row.turn, at_ms)?;

@@ -72,12 +72,15 @@ pub(crate) fn json(text: &str) -> Json {
     Json::new(text)
 }
 
+/// The boot of the machine that all workers run in.
+pub(crate) const BOOT: &str = "boot";
+
 fn worker(id: WorkerId) -> Worker {
     Worker {
         id,
         pid: 1,
         pid_start: 2,
-        boot_id: "boot".to_owned(),
+        boot_id: BOOT.to_owned(),
         host: "host".to_owned(),
         endpoint: None,
         kind: "serve".to_owned(),
@@ -344,6 +347,7 @@ pub(crate) fn items(items: Vec<ItemRow>) -> Put {
 /// A search that makes this of every row found, and ends its turn as cut off.
 pub(crate) fn recover(whose: Whose, fate: FoundFate) -> Recover {
     let deciding = Deciding::new(move |found: Found<'_>| Decision {
+        muted: false,
         // Whether it has ended is what an engine is asked about.
         turn_error: found
             .turn

@@ -7,11 +7,13 @@
 //! Sequences that nobody thought of are the property test's.
 
 mod approvals;
+mod bindings;
 mod claims;
 mod clocks;
 mod direct;
 mod ends;
 mod fences;
+mod foreign;
 mod forks;
 mod history;
 mod keys;

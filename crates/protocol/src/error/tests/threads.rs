@@ -131,8 +131,8 @@ fn errors_about_threads_are_exact() {
             json!({"reason": "invalidParams"}),
         ),
         row(
-            ErrorObject::binding_not_supported(),
-            "binding is not supported yet",
+            ErrorObject::binding_not_held("t", "k"),
+            "thread t does not hold binding k",
             json!({"reason": "invalidParams"}),
         ),
         row(

@@ -16,6 +16,7 @@ use crate::turn::{Put, StartTurn, WhenBusy};
 
 fn sweep(whose: Whose, fate: FoundFate) -> Recover {
     let decision = Decision {
+        muted: false,
         turn_error: Some(json("its worker stopped")),
         row: fate,
     };
@@ -86,7 +87,7 @@ fn a_started_row_ends_with_its_turn_interrupted() {
     let ended = turn_of(&fixture, 5_000);
     assert_eq!(ended.status, TurnStatus::Interrupted);
     assert_eq!(ended.error, Some(json("its worker stopped")));
-    assert_eq!(ended.completed_ms, Some(100));
+    assert_eq!(ended.completed_ms, Some(20), "not when it was found");
     assert_eq!(fixture.row(5).state, RowState::Done);
     assert_eq!(open_approvals(&fixture), 0);
     assert_eq!(fixture.ready_ms(), Some(0));
@@ -147,6 +148,17 @@ fn a_claimed_row_comes_back_as_a_loss() {
 }
 
 #[test]
+fn a_turn_ends_with_its_last_item_and_not_when_it_is_found() {
+    let (fixture, _) = left_started();
+    let later = "UPDATE item SET completed_ms = 57";
+    assert_eq!(fixture.connection.execute(later, []).unwrap(), 1);
+    recovered(&fixture, FoundFate::Done);
+    let ended = turn_of(&fixture, 5_000);
+    assert_eq!((ended.started_ms, ended.completed_ms), (20, Some(57)));
+    assert_eq!(fixture.row(5).ended_ms, Some(100));
+}
+
+#[test]
 fn a_turn_that_has_its_end_keeps_it() {
     let (fixture, _) = left_started();
     let ended = "UPDATE turn SET status = 'completed', completed_ms = 25";
@@ -171,6 +183,7 @@ fn a_row_that_needs_asking_is_ours_until_it_is_decided() {
     assert_eq!(fixture.row(5).state, RowState::Reconcile);
     assert_eq!(fixture.count("SELECT * FROM worker"), 0);
     let decision = Decision {
+        muted: false,
         turn_error: Some(json("unknown")),
         row: FoundFate::Ask,
     };
@@ -179,6 +192,7 @@ fn a_row_that_needs_asking_is_ours_until_it_is_decided() {
     let late = fixture.by(Who::Other, |db| decide(db, grip, id(5), &decision, 110));
     assert!(matches!(late, Err(StoreError::Fenced)));
     let decision = Decision {
+        muted: false,
         row: FoundFate::Done,
         ..decision
     };
@@ -205,6 +219,7 @@ fn a_row_being_decided_is_decided_anew_when_that_worker_dies_too() {
             assert_eq!(found.engine, "native");
             assert!(found.turn.is_some());
             Decision {
+                muted: false,
                 turn_error: Some(Json::new("{}")),
                 row: FoundFate::Cancel,
             }

@@ -204,7 +204,9 @@ async fn child(shim: &Path, folder: &Path, fault: Fault, act: usize, first: u64)
         .args(["--exact", "--nocapture"])
         .env(FOLDER, folder)
         .env(TASK, fault.task(act, first))
-        .env("LD_PRELOAD", shim);
+        // The loader splits the variable at spaces and colons, which the directory may have in its name.
+        .env("LD_PRELOAD", Path::new(".").join(shim.file_name().unwrap()))
+        .current_dir(shim.parent().unwrap());
     let output = TestProcess::run(child, PATIENCE).await.unwrap();
     let killed = fault.end.starts_with("kill") && output.status.code().is_none();
     assert!(

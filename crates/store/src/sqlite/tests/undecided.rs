@@ -36,6 +36,7 @@ fn recover(whose: Whose) -> Recover {
     Recover {
         whose,
         deciding: Deciding::new(|_| Decision {
+            muted: false,
             turn_error: None,
             row: FoundFate::Done,
         }),

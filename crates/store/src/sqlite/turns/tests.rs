@@ -140,7 +140,7 @@ fn completing_ends_turn_row_and_occupation_together() {
         (None, Some(Who::Me.id()))
     );
     assert_eq!(done.lane.fence, begun.grip.fence);
-    let ended = fixture.run(|db| crate::sqlite::rows::find_turn(db, id(1), turn(5_000)));
+    let ended = fixture.run(|db| find_turn(db, id(1), turn(5_000)));
     let ended = ended.unwrap().unwrap();
     assert_eq!((ended.status, ended.muted), (TurnStatus::Failed, true));
     assert_eq!(

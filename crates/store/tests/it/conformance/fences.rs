@@ -65,6 +65,7 @@ async fn try_everything(hand: &Hand, grip: Grip, row: RowId, turn_ord: i64) {
         at_ms: NOW,
     };
     let decision = Decision {
+        muted: false,
         turn_error: Some(json("\"late\"")),
         row: FoundFate::Done,
     };

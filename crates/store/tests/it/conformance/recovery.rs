@@ -169,6 +169,7 @@ async fn the_one_who_decides_sees_the_row_its_turn_and_its_engine(db: Db) {
         let row = (found.row.id, found.row.state, found.row.sent);
         assert!(sees && row == (row_id("a"), RowState::Claimed, true));
         Decision {
+            muted: false,
             turn_error: None,
             row: FoundFate::Cancel,
         }
@@ -194,6 +195,7 @@ async fn an_engine_may_be_asked_before_a_decision(db: Db) {
     assert_eq!(hand.state("a").await, RowState::Reconcile);
     not_now(hand.claim(head()).await.unwrap());
     let decision = Decision {
+        muted: false,
         turn_error: None,
         row: again(Loss::Counted),
     };
@@ -207,6 +209,7 @@ async fn a_row_that_was_asked_about_is_decided_once(db: Db) {
     let hand = began_and_died(&db).await;
     let asked = hand.recover_with(FoundFate::Ask).await.lanes.remove(0);
     let decision = || Decision {
+        muted: false,
         turn_error: Some(json("\"stopped\"")),
         row: FoundFate::Done,
     };
@@ -229,6 +232,7 @@ async fn a_row_whose_asker_died_is_found_again(db: Db) {
         assert_eq!(found.row.state, RowState::Reconcile);
         assert_eq!(found.turn.unwrap().status, TurnStatus::InProgress);
         Decision {
+            muted: false,
             turn_error: Some(json("\"stopped\"")),
             row: FoundFate::Done,
         }

@@ -23,7 +23,8 @@ on_one_worker![
     a_row_may_be_given_up,
     a_row_may_be_cancelled,
     the_verdict_of_an_acceptance_is_carried_out_like_an_unclaim,
-    only_a_claimed_row_is_unclaimed_or_sent,
+    only_a_claimed_row_is_unclaimed,
+    only_the_row_under_way_is_sent,
     a_row_that_was_sent_says_so,
 ];
 
@@ -334,20 +335,34 @@ fn without_revision(refused: Refused) -> Refused {
     Refused { lane, ..refused }
 }
 
-async fn only_a_claimed_row_is_unclaimed_or_sent(db: Db) {
+async fn only_a_claimed_row_is_unclaimed(db: Db) {
     let hand = db.one().await;
     hand.add(&["a", "b"]).await;
     let turn = hand.begin().await;
     for name in ["a", "b", "never"] {
         let unclaim = hand.unclaim(turn.grip, row_id(name), CannotStart::Cancel, NOW);
         refused!(unclaim, StoreError::RowNotFound(_));
+    }
+    assert_eq!(hand.state("a").await, RowState::Started);
+    assert_eq!(hand.names().await, ["b"]);
+}
+
+async fn only_the_row_under_way_is_sent(db: Db) {
+    let hand = db.one().await;
+    hand.add(&["a", "b"]).await;
+    let turn = hand.begin().await;
+    for name in ["b", "never"] {
         refused!(
             hand.mark_sent(turn.grip, row_id(name), NOW),
             StoreError::RowNotFound(_)
         );
     }
-    assert_eq!(hand.state("a").await, RowState::Started);
-    assert_eq!(hand.names().await, ["b"]);
+    hand.finish(&turn).await;
+    refused!(
+        hand.mark_sent(turn.grip, row_id("a"), NOW),
+        StoreError::RowNotFound(_)
+    );
+    assert!(!hand.stored("a").await.sent && !hand.stored("b").await.sent);
 }
 
 async fn a_row_that_was_sent_says_so(db: Db) {

@@ -14,6 +14,7 @@ on_one_worker![
     an_endless_wait_of_nobodys_lane_ends,
     a_wait_with_a_time_does_not_end_by_itself,
     lanes_are_counted_by_what_they_do,
+    waiting_lanes_are_counted_by_what_they_wait_out,
     syncs_are_timed,
 ];
 on_many_workers![
@@ -145,7 +146,7 @@ async fn lanes_are_counted_by_what_they_do(db: Db) {
     let paused = Census {
         queued: 0,
         paused: 1,
-        ..queued
+        ..queued.clone()
     };
     assert_eq!(hand.census().await.unwrap(), paused);
     hand.resume(thread(), NOW).await.unwrap();
@@ -153,7 +154,7 @@ async fn lanes_are_counted_by_what_they_do(db: Db) {
     let held = Census {
         queued: 0,
         held: 1,
-        ..queued
+        ..queued.clone()
     };
     assert_eq!(hand.census().await.unwrap(), held);
     hand.delete_row(thread(), row_id("a"), NOW).await.unwrap();
@@ -162,9 +163,25 @@ async fn lanes_are_counted_by_what_they_do(db: Db) {
         queued: 0,
         running: 1,
         rows: 1,
-        ..queued
+        ..queued.clone()
     };
     assert_eq!(hand.census().await.unwrap(), running);
+}
+
+async fn waiting_lanes_are_counted_by_what_they_wait_out(db: Db) {
+    let hand = db.one().await;
+    wait(&hand, None).await;
+    let waiting = Census {
+        waiting: 1,
+        rows: 1,
+        waiting_by_kind: vec![("quota".to_owned(), 1)],
+        ..Census::default()
+    };
+    assert_eq!(hand.census().await.unwrap(), waiting);
+    // A pause comes first: the lane is counted once.
+    hand.pause(thread(), paused()).await.unwrap();
+    let paused = hand.census().await.unwrap();
+    assert_eq!((paused.paused, paused.waiting_by_kind), (1, Vec::new()));
 }
 
 async fn syncs_are_timed(db: Db) {

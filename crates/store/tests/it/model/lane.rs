@@ -162,6 +162,7 @@ impl Lane {
             key: new.key.clone(),
             client_id: new.client_id.clone(),
             sent: false,
+            sent_boot: None,
             params: new.params.clone(),
             failure: None,
             created_ms: at_ms,
@@ -307,6 +308,7 @@ impl Lane {
         stored.state = RowState::Claimed;
         stored.failure = None;
         stored.sent = false;
+        stored.sent_boot = None;
         stored.attempts += 1;
         Ok(Some(row))
     }
@@ -375,6 +377,7 @@ impl Lane {
         stored.state = RowState::Queued;
         stored.failure = None;
         stored.sent = false;
+        stored.sent_boot = None;
         self.visible.insert(0, row);
     }
 

@@ -68,6 +68,9 @@ pub(crate) enum What {
     Block,
     Cancel,
     Ask,
+    /// Back and counted, with a turn that did nothing.
+    Undo,
+    Leave,
 }
 
 /// What an operation ends with, and the lanes it showed.
@@ -159,10 +162,17 @@ impl What {
             },
             Self::Cancel => FoundFate::Cancel,
             Self::Ask => FoundFate::Ask,
+            Self::Leave => FoundFate::Leave,
+            Self::Undo => FoundFate::Back {
+                turn: next,
+                loss: Loss::Counted,
+            },
         };
+        let undecided = matches!(row, FoundFate::Ask | FoundFate::Leave);
         let error = running.map(|_| json("\"stopped\""));
         Decision {
-            turn_error: error.filter(|_| row != FoundFate::Ask),
+            turn_error: error.filter(|_| !undecided),
+            muted: self == Self::Undo,
             row,
         }
     }

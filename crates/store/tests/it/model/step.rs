@@ -292,7 +292,7 @@ impl Step {
             Kind::MarkSent | Kind::Steer | Kind::Put => Op::MarkSent(grip, row, at_ms),
             Kind::Decide => {
                 let what = match self.what() {
-                    What::Ask => What::Done,
+                    What::Ask | What::Leave => What::Done,
                     what => what,
                 };
                 Op::Decide(grip, stored, what, at_ms)

@@ -216,8 +216,7 @@ impl World {
                 Ok(accept(lane, row.id, Some(*how), *at_ms))
             }
             Op::MarkSent(_, row, _) => {
-                lane.under_way(*row, RowState::Claimed)?;
-                lane.rows.get_mut(row).unwrap().sent = true;
+                lane.mark_sent(*row)?;
                 Ok(End::Nothing)
             }
             Op::Steer(_, item) | Op::Put(_, item) => {
@@ -322,7 +321,9 @@ impl World {
         };
         let mut found = Vec::new();
         for lane in &mut self.lanes {
-            if lane.owner.is_some_and(gone) {
+            // A lane that is left as it is stays its owner's.
+            let leaves = what == What::Leave && lane.active.is_some();
+            if lane.owner.is_some_and(gone) && !leaves {
                 lane.give_up();
                 let row = lane.active;
                 let asked = row.is_some_and(|row| {

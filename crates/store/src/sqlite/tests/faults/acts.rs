@@ -329,6 +329,7 @@ fn other_begins(store: &SqliteStore, thread: u128, row: u128) -> Work<()> {
 /// A worker dies under a turn.
 async fn lose_a_worker(player: &mut Player<'_>) {
     let deciding = Deciding::new(|found| Decision {
+        muted: false,
         turn_error: Some(json("lost")),
         row: if found.thread == id(C) {
             let (turn, loss) = (id(9_004), Loss::Retry);
@@ -365,6 +366,7 @@ async fn lose_a_worker(player: &mut Player<'_>) {
             continue;
         };
         let decision = Decision {
+            muted: false,
             turn_error: None,
             row: FoundFate::Done,
         };

@@ -35,8 +35,8 @@ impl Known {
             return known.clone();
         }
         let opened = lines.iter().find_map(|line| line.strip_prefix("OPENED "));
-        let me = worker(opened.unwrap().parse().unwrap());
-        let store = SqliteStore::open_in_memory(me).unwrap();
+        let opened = worker(opened.unwrap().parse().unwrap());
+        let store = SqliteStore::open_in_memory(opened.clone()).unwrap();
         let leave = |store: &SqliteStore| {
             store.write(KEPT, |db| {
                 recovery::leave(db).map_err(|cause| cause.while_trying_to("leave"))
@@ -45,6 +45,7 @@ impl Known {
         for before in 0..act {
             play(before, &mut Player::sure(&store)).await;
             leave(&store).await.unwrap();
+            come_back(&store, opened.clone()).await.unwrap();
         }
         play(act, &mut Player::again(&store, lines.iter().copied())).await;
         if lines.contains(&"CLOSED") {
@@ -54,6 +55,15 @@ impl Known {
         self.0.insert(text, held.clone());
         held
     }
+}
+
+/// Registers a worker again that has left: the store of the next act in the child is opened anew.
+fn come_back(store: &SqliteStore, worker: Worker) -> Work<()> {
+    store.write(KEPT, move |db| {
+        let sql = "INSERT INTO worker VALUES (?1, 1, 1, ?2, 'h', NULL, 'serve', 0)";
+        let row = (worker.id, &worker.boot_id);
+        db.connection.execute(sql, row).map(drop).map_err(noting)
+    })
 }
 
 /// All that is in a database that nobody has open, which is sound and as the contract promises.

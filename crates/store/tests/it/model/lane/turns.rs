@@ -6,9 +6,10 @@ use turnlane_store::turn::{
     Accept, Complete, ItemRow, Keep, PauseChange, PauseWhen, TurnEnd, TurnRow, TurnStatus,
     WaitingChange,
 };
-use turnlane_store::{RowId, WorkerId};
+use turnlane_store::{RowId, StoreError, WorkerId};
 
 use super::{End, Lane};
+use crate::build::BOOT;
 
 impl Lane {
     /// Records a turn of a row and its message.
@@ -89,7 +90,14 @@ impl Lane {
     }
 
     pub(crate) fn complete(&mut self, complete: &Complete) -> End<()> {
-        self.under_way(complete.row, RowState::Started)?;
+        let started = self.under_way(complete.row, RowState::Started);
+        started.or_else(|_| self.under_way(complete.row, RowState::Reconcile))?;
+        let runs =
+            |turn: &TurnRow| turn.ord == complete.turn_ord && turn.status == TurnStatus::InProgress;
+        // A row that is being decided may never have become a turn.
+        if !self.turns.iter().any(runs) {
+            return Err(StoreError::TurnNotFound);
+        }
         let row = complete.row;
         self.items.extend(complete.put.items.iter().cloned());
         self.end_turn(complete.turn_ord, &complete.end, complete.at_ms);
@@ -147,6 +155,16 @@ impl Lane {
         self.fence += 1;
     }
 
+    /// Notes that a foreign engine may see the row under way; all workers here share one boot.
+    pub(crate) fn mark_sent(&mut self, row: RowId) -> End<()> {
+        let claimed = self.under_way(row, RowState::Claimed);
+        claimed.or_else(|_| self.under_way(row, RowState::Started))?;
+        let stored = self.stored(row);
+        stored.sent = true;
+        stored.sent_boot = Some(BOOT.to_owned());
+        Ok(())
+    }
+
     // Recovery.
 
     /// Carries out what was decided about the row under way; whether an engine is asked first.
@@ -166,16 +184,21 @@ impl Lane {
                 status: TurnStatus::Interrupted,
                 error: Some(error.clone()),
                 usage: turn.usage,
-                muted: turn.muted,
+                muted: turn.muted || decision.muted,
             };
-            self.end_turn(turn.ord, &end, at_ms);
+            let items = self.items.iter();
+            let items = items.filter(|item| item.turn_ord == turn.ord);
+            let last = items.map(|item| item.completed_ms).max();
+            let last = last.unwrap_or(turn.started_ms).max(turn.started_ms);
+            let was_asked = self.rows[&row].state == RowState::Reconcile;
+            let ended_ms = if was_asked { at_ms } else { last };
+            self.end_turn(turn.ord, &end, ended_ms);
         }
-        if decision.row == FoundFate::Ask {
+        if matches!(decision.row, FoundFate::Ask | FoundFate::Leave) {
             self.stored(row).state = RowState::Reconcile;
-            self.stored(row).continues &= !accepted;
             return true;
         }
-        self.stored(row).continues &= !accepted;
+        self.stored(row).continues &= !accepted || decision.muted;
         self.active = None;
         match &decision.row {
             FoundFate::Done => self.ended(row, RowState::Done, at_ms),
@@ -188,7 +211,7 @@ impl Lane {
                 self.comes_back(row, *turn);
                 self.blocked(row, failure);
             }
-            FoundFate::Ask => {}
+            FoundFate::Ask | FoundFate::Leave => {}
         }
         false
     }

@@ -178,12 +178,14 @@ impl Step {
     }
 
     pub(super) fn what(self) -> What {
-        match self.more % 6 {
+        match self.more % 8 {
             0 => What::Done,
             1 => What::Back(Loss::Counted),
             2 => What::Back(Loss::Retry),
             3 => What::Block,
             4 => What::Cancel,
+            5 => What::Undo,
+            6 => What::Leave,
             _ => What::Ask,
         }
     }
