@@ -25,10 +25,12 @@
 
 mod contain;
 mod default_limits;
+mod descriptors;
 mod driver;
 mod environment;
 mod error;
 mod event;
+mod inherited;
 mod input;
 pub(crate) mod launch;
 mod mark;
@@ -49,6 +51,7 @@ pub use default_limits::{DefaultLimit, DefaultLimits, DefaultLimitsReport, Limit
 pub use environment::{EnvPolicy, EnvSpec, Inherit};
 pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind, StartError};
 pub use event::{Event, Page, StreamName, TryNext};
+pub use inherited::inherited_socket;
 pub use options::{Begin, Options};
 pub use own_end::{EndSignal, end_by_signal};
 pub use peer::SocketPeer;

@@ -6,6 +6,8 @@
 /// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndSignal {
+    /// SIGINT.
+    Interrupt,
     /// SIGTERM.
     Terminate,
     /// SIGHUP.
@@ -17,6 +19,7 @@ pub enum EndSignal {
 /// Returns only where the signal is blocked, which nobody does here.
 pub fn end_by_signal(signal: EndSignal) {
     let number = match signal {
+        EndSignal::Interrupt => libc::SIGINT,
         EndSignal::Terminate => libc::SIGTERM,
         EndSignal::HangUp => libc::SIGHUP,
     };

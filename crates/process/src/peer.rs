@@ -62,12 +62,14 @@ fn is_tcp_confined(peer: SocketAddr, ours: SocketAddr, mark: &Mark) -> bool {
         let Some(socket) = table::find(peer, ours) else {
             return true; // It was closed.
         };
+        // It was closed, and the kernel only says goodbye. Comes before the user, which the kernel
+        // shows as root then: a confined client that closes at once must not pass for another user's.
+        if socket.inode == 0 {
+            return true;
+        }
         // Confined processes have the service's user and no right to change it.
         if socket.uid != uid {
             return false;
-        }
-        if socket.inode == 0 {
-            return true; // It was closed, and the kernel only says goodbye.
         }
         let scan = owner::find(socket.inode, uid, mark);
         match scan.owner {

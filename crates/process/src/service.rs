@@ -26,6 +26,7 @@ use beginning::{Beginning, Begun};
 use footprint::SharedMemory;
 
 use crate::contain::{Defaults, Request, Running};
+use crate::descriptors::DescriptorLog;
 use crate::driver::{Driver, Ends, Order, Shared, State};
 use crate::environment::{ServiceEnv, SocketNames};
 use crate::error::{SpawnError, SpawnErrorKind, StartError};
@@ -64,6 +65,7 @@ struct Inner {
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     is_stopping: AtomicBool,
     stopped: OnceCell<()>,
+    descriptor_log: DescriptorLog,
 }
 
 /// Counts since the start of the service, for metrics.
@@ -118,6 +120,7 @@ impl ProcessService {
             beginning: Beginning::new(options, mark),
             is_stopping: AtomicBool::new(false),
             stopped: OnceCell::new(),
+            descriptor_log: DescriptorLog::default(),
         };
         match begin {
             Begin::AtStart => inner.beginning.at_start(&runtime)?,
@@ -130,6 +133,15 @@ impl ProcessService {
 
     /// Starts a process. Cancelled, it leaves nothing behind.
     pub async fn spawn(&self, spec: Spec) -> Result<Process, SpawnError> {
+        // Boxed: a future that holds another one with its own copy of the spec is large.
+        let spawned = Box::pin(self.try_spawn(spec)).await;
+        if let Err(error) = &spawned {
+            self.inner.descriptor_log.note(error);
+        }
+        spawned
+    }
+
+    async fn try_spawn(&self, spec: Spec) -> Result<Process, SpawnError> {
         let slot = self.inner.registry.admit()?;
         let begun = self.begun().await?;
         let spawner = begun.spawner()?;

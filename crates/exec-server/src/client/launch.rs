@@ -18,7 +18,7 @@ use turnlane_process::{
 use super::ExecClient;
 use super::error::ClientError;
 use super::options::ClientOptions;
-use pipes::{ServerInput, ServerOutput};
+pub use pipes::{ChildInput, ChildOutput, StderrSink};
 
 /// The program of a server that speaks on its standard input and output.
 #[derive(Clone, Debug, Default)]
@@ -94,8 +94,8 @@ async fn connect(process: Process, options: ClientOptions) -> Result<LocalServer
     let process = Server(process);
     let output = process.0.output();
     let output = output.map_err(|_| ClientError::OutputTaken)?;
-    let reader = ServerOutput::new(output);
-    let writer = ServerInput::new(process.0.clone());
+    let reader = ChildOutput::new(output, pipes::logged());
+    let writer = ChildInput::new(process.0.clone());
     let client = ExecClient::connect_stdio(reader, writer, options).await?;
     Ok(LocalServer { client, process })
 }

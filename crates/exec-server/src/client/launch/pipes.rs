@@ -1,7 +1,8 @@
-//! Standard input and output of a contained server, as byte streams.
+//! Standard input and output of a contained child, as byte streams.
 //!
-//! What the server writes on standard error becomes log lines on the way. The invariant here: a
-//! stream ends with the leader, not with whoever inherited its pipes.
+//! Two kinds of children speak a protocol on them: servers of this crate and the Codex of the engine
+//! `codex`. Standard error is taken in the same order and given to the owner of the stream. The
+//! invariant here: a stream ends with the leader, even if a descendant inherited its pipes.
 
 use std::fmt;
 use std::io;
@@ -16,18 +17,21 @@ use turnlane_process::{Event, InputError, Output, Process, StreamName, TryNext};
 /// A longer line of the server's standard error is logged in pieces.
 const LOG_LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// What the server says.
-#[derive(Debug)]
-pub(super) struct ServerOutput {
+/// Takes the bytes of a child's standard error as they come.
+pub type StderrSink = Box<dyn FnMut(&[u8]) + Send>;
+
+/// The standard output of a contained child.
+pub struct ChildOutput {
     output: Output,
     current: Bytes,
     waker: Arc<Mutex<Option<Waker>>>,
-    log: Log,
+    stderr: StderrSink,
     has_ended: bool,
 }
 
-impl ServerOutput {
-    pub(super) fn new(mut output: Output) -> Self {
+impl ChildOutput {
+    /// Reads `output`; its standard error goes to `stderr`, which must be quick.
+    pub fn new(mut output: Output, stderr: StderrSink) -> Self {
         let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
         let to_wake = Arc::clone(&waker);
         output.set_doorbell(Arc::new(move || {
@@ -43,7 +47,7 @@ impl ServerOutput {
             output,
             current: Bytes::new(),
             waker,
-            log: Log::default(),
+            stderr,
             has_ended: false,
         }
     }
@@ -51,15 +55,15 @@ impl ServerOutput {
     /// The next piece is in `current`, or the stream has ended.
     fn poll_fill(&mut self, cx: &Context<'_>) -> Poll<()> {
         while self.current.is_empty() && !self.has_ended {
-            // Before the look, so that a ring right after it finds somebody.
+            // Before the look, so that a ring right after it wakes this task.
             *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
             match self.output.try_next() {
                 TryNext::Event(Event::Output { stream, bytes, .. }) => match stream {
                     StreamName::Stdout | StreamName::Pty => self.current = bytes,
-                    StreamName::Stderr => self.log.push(&bytes),
+                    StreamName::Stderr => (self.stderr)(&bytes),
                 },
                 TryNext::Event(Event::Exited { status, .. }) => {
-                    tracing::debug!(code = status.code, "the local server ended");
+                    tracing::debug!(code = status.code, "the child ended");
                     self.has_ended = true;
                 }
                 TryNext::Event(Event::Closed { .. }) | TryNext::Ended => self.has_ended = true,
@@ -70,7 +74,7 @@ impl ServerOutput {
     }
 }
 
-impl AsyncRead for ServerOutput {
+impl AsyncRead for ChildOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,7 +88,21 @@ impl AsyncRead for ServerOutput {
     }
 }
 
-/// Lines of the server's standard error.
+impl fmt::Debug for ChildOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildOutput")
+            .field("has_ended", &self.has_ended)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes log lines of a server's standard error.
+pub(super) fn logged() -> StderrSink {
+    let mut log = Log::default();
+    Box::new(move |bytes| log.push(bytes))
+}
+
+/// Lines of a server's standard error.
 #[derive(Debug, Default)]
 struct Log {
     line: BytesMut,
@@ -117,14 +135,16 @@ impl Drop for Log {
 
 type Writing = Pin<Box<dyn Future<Output = Result<(), InputError>> + Send>>;
 
-/// What the server is told. A piece is taken over at once and the next waits until it is queued.
-pub(super) struct ServerInput {
+/// The standard input of a contained child. A piece is taken over at once and the next waits until it
+/// is queued.
+pub struct ChildInput {
     process: Process,
     writing: Option<Writing>,
 }
 
-impl ServerInput {
-    pub(super) fn new(process: Process) -> Self {
+impl ChildInput {
+    /// Writes to the standard input of `process`, and closes it at shutdown.
+    pub fn new(process: Process) -> Self {
         let writing = None;
         Self { process, writing }
     }
@@ -139,7 +159,7 @@ impl ServerInput {
     }
 }
 
-impl AsyncWrite for ServerInput {
+impl AsyncWrite for ChildInput {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -148,7 +168,7 @@ impl AsyncWrite for ServerInput {
         ready!(self.poll_written(cx))?;
         let (process, bytes) = (self.process.clone(), Bytes::copy_from_slice(buf));
         self.writing = Some(Box::pin(async move { process.write(bytes).await }));
-        // Started here; whoever writes or flushes next waits for it.
+        // Started here; the next write or flush waits for it.
         match self.poll_written(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(buf.len())),
@@ -167,8 +187,8 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-impl fmt::Debug for ServerInput {
+impl fmt::Debug for ChildInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServerInput")
+        f.write_str("ChildInput")
     }
 }
