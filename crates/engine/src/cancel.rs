@@ -80,6 +80,15 @@ impl CancelToken {
         cancelled.or_else(|| self.state.has_changed().is_err().then(lane_gone))
     }
 
+    /// What was asked for, if it also ends a turn whose last words are recorded.
+    ///
+    /// The stop of the worker does not: it leaves such a turn nothing to continue, so the turn
+    /// completes. A turn that was cut there would be continued by one without a single message.
+    pub fn get_at_end(&self) -> Option<Cancelled> {
+        self.get()
+            .filter(|cancelled| cancelled.reason != CancelReason::Shutdown)
+    }
+
     /// Whether the turn is to stop.
     pub fn is_cancelled(&self) -> bool {
         self.get().is_some()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
-use crate::cancel::CancelToken;
+use crate::cancel::{CancelToken, Cancelled};
 use crate::engine::BoxFuture;
 use crate::hooks::{
     AfterTool, BeforeCompact, BeforeEnd, BeforeTool, CompactTrigger, Gate, Hooked, Hooks, Limited,
@@ -143,10 +143,19 @@ impl Ask {
         self.hooked(self.hooks.after_compact(trigger), || ()).await
     }
 
-    /// See [`Hooks::before_end`]; [`BeforeEnd::End`] when the turn is cancelled meanwhile.
-    pub async fn before_end(&self, last_message: Option<&str>) -> Hooked<BeforeEnd> {
-        let hooked = self.hooks.before_end(last_message);
-        self.hooked(hooked, || BeforeEnd::End).await
+    /// See [`Hooks::before_end`]; an error when the turn is cancelled before the hooks answer.
+    ///
+    /// An answer that is there at once counts in a cancelled turn too. Without it, a stop of the
+    /// worker would keep a turn without hooks from ending.
+    pub async fn before_end(
+        &self,
+        last_message: Option<&str>,
+    ) -> Result<Hooked<BeforeEnd>, Cancelled> {
+        tokio::select! {
+            biased;
+            hooked = self.hooks.before_end(last_message) => Ok(hooked),
+            cancelled = self.cancel.cancelled() => Err(cancelled),
+        }
     }
 
     /// See [`Hooks::gate`]; [`Gate::Stop`] when the turn is cancelled meanwhile.

@@ -88,7 +88,7 @@ pub trait Engine: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "five independent abilities that the contract lists"
+    reason = "eight independent abilities that the contract lists"
 )]
 pub struct Capabilities {
     /// It asks before it acts.
@@ -99,8 +99,16 @@ pub struct Capabilities {
     pub deltas: bool,
     /// A thread goes on after a restart.
     pub resume: bool,
-    /// A thread can be copied.
+    /// A thread can be forked.
     pub fork: bool,
+    /// It runs turns of kind [`TurnKind::Compact`](crate::TurnKind::Compact).
+    pub compact: bool,
+    /// The last turns of a thread can be taken back.
+    pub revert: bool,
+    /// The conversation is another program's: the engine says
+    /// [`handing_over`](Sink::handing_over) before the input leaves us, and
+    /// [`Engine::reconcile`] can tell what became of a turn that its worker left.
+    pub foreign: bool,
     /// Which tokens it counts.
     pub usage: UsageKind,
 }

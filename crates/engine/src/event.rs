@@ -71,4 +71,20 @@ pub enum Event {
     Retry(Box<TurnError>),
     /// The provider said how much may still be used, as Codex writes it.
     RateLimits(Map<String, Value>),
+    /// A hook of a foreign engine began or ended.
+    Hook {
+        /// Which of the two.
+        phase: HookPhase,
+        /// The run, as Codex writes it.
+        run: Map<String, Value>,
+    },
+}
+
+/// How far the run of a hook is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookPhase {
+    /// It began.
+    Started,
+    /// It ended.
+    Completed,
 }

@@ -1,5 +1,6 @@
-//! The boundary between lanes and the engines that run their turns, and two engines: [`native`],
-//! which calls models and runs tools itself, and [`scripted`], which needs nobody.
+//! The boundary between lanes and the engines that run their turns, and three engines: [`native`],
+//! which calls models and runs tools itself, [`codex_exec`], which runs the real Codex, and
+//! [`scripted`], which plays a script.
 //!
 //! A lane makes a [`channel`], spawns [`run`] with one end and listens at the other. The engine
 //! says everything through its [`Sink`] and hears everything through its [`TurnControl`]; both are
@@ -26,6 +27,7 @@
 //! #         turn_id: TurnId::at(2, [2; 10]),
 //! #         client_id: "row".into(),
 //! #         attempt: 1,
+//! #         accepted_ms: 1_767_225_600_000,
 //! #         context: vec![],
 //! #         engine_state: None,
 //! #         history: Default::default(),
@@ -79,6 +81,9 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+pub mod codex;
+pub mod codex_exec;
+pub mod codex_program;
 mod control;
 mod engine;
 mod entry;
@@ -100,7 +105,7 @@ pub use control::{Ask, TurnControl};
 pub use engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, Reconciled, UsageKind};
 pub use entry::{Entry, EntryKind};
 pub use error::Error;
-pub use event::Event;
+pub use event::{Event, HookPhase};
 pub use hooks::{
     AfterTool, BeforeCompact, BeforeEnd, BeforeTool, CompactTrigger, Gate, Hooked, Hooks, Limited,
     NoHooks, ToolResult,

@@ -166,6 +166,9 @@ impl Engine for Native {
             deltas: true,
             resume: true,
             fork: true,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::Turn,
         }
     }

@@ -33,6 +33,9 @@ pub struct TurnRequest {
     pub client_id: String,
     /// Which try of its row this is, from 1.
     pub attempt: u32,
+    /// When the lane accepted the turn, in Unix milliseconds. A foreign engine looks for the turn
+    /// among those that began at this time or later.
+    pub accepted_ms: i64,
     /// Texts that hooks gave, in order; each becomes a note of the history.
     pub context: Vec<String>,
     /// What the engine last saved for this thread; only foreign engines save anything.

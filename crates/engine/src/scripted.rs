@@ -36,7 +36,7 @@ use turnlane_protocol::ids::ThreadId;
 pub use gates::Gates;
 pub use script::{AbortSteps, DEMO, Script};
 
-use self::entries::{Place, Scribe, cut_at, last_said, turns_in, words};
+use self::entries::{Scribe, ScriptPosition, cut_at, last_said, turns_in, words};
 use self::play::{Part, Player};
 use self::real::{Processes, RealTools};
 use self::script::Rule;
@@ -122,6 +122,9 @@ impl Engine for Scripted {
             deltas: true,
             resume: true,
             fork: true,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::Turn,
         }
     }
@@ -137,7 +140,7 @@ impl Engine for Scripted {
                 let heard = last_said(&request);
                 let cut = cut_at(&request.history);
                 // Without a mark the engine was given up before it could leave one.
-                let from_start = || Place {
+                let from_start = || ScriptPosition {
                     rule: self.choose(&heard, turns_in(&request.history).max(1)),
                     step: 0,
                 };
@@ -147,7 +150,7 @@ impl Engine for Scripted {
             TurnKind::Turn | TurnKind::Compact => {
                 let heard = words(&request.input);
                 let rule = self.choose(&heard, turns_in(&request.history) + 1);
-                (heard, Place { rule, step: 0 })
+                (heard, ScriptPosition { rule, step: 0 })
             }
         };
         let voice = (&events, &control);

@@ -163,6 +163,7 @@ impl AcceptedSteer {
 #[derive(Debug)]
 pub struct SteerReceiver {
     queue: mpsc::Receiver<Weighed>,
+    load: Arc<Load>,
 }
 
 impl SteerReceiver {
@@ -177,6 +178,11 @@ impl SteerReceiver {
     pub fn try_recv(&mut self) -> Option<Steer> {
         self.queue.try_recv().ok().map(taken)
     }
+
+    /// How many steers are accepted and not yet taken; see [`SteerSender::waiting`].
+    pub fn waiting(&self) -> usize {
+        self.load.steers.load(Ordering::Acquire)
+    }
 }
 
 fn taken(weighed: Weighed) -> Steer {
@@ -189,7 +195,7 @@ pub(crate) fn channel() -> (SteerSender, SteerReceiver) {
     let load = Arc::new(Load::default());
     let sender = SteerSender {
         queue: sender,
-        load,
+        load: Arc::clone(&load),
     };
-    (sender, SteerReceiver { queue })
+    (sender, SteerReceiver { queue, load })
 }

@@ -14,13 +14,21 @@ use crate::entry::{Entry, EntryKind};
 use crate::request::{TurnRequest, UnrecordedMessage};
 use crate::said::ToolCall;
 
-/// A place in a script.
+/// How far a script has been played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ScriptPosition {
     /// The rule; none: the fallback.
     pub(super) rule: Option<usize>,
     /// Which of its steps, from 0.
     pub(super) step: usize,
+}
+
+impl ScriptPosition {
+    /// The first step of the fallback.
+    pub(super) const FALLBACK: Self = Self {
+        rule: None,
+        step: 0,
+    };
 }
 
 /// Makes the entries of one turn.
@@ -65,7 +73,7 @@ impl Scribe {
     }
 
     /// The note of a turn that a graceful stop cut at this place of its script.
-    pub(super) fn stopped(&self, text: &str, place: Place) -> Entry {
+    pub(super) fn stopped(&self, text: &str, place: ScriptPosition) -> Entry {
         let mut item = user_message(text);
         item["cutAt"] = json!({"rule": place.rule, "step": place.step});
         self.entry(EntryKind::Note, &[], item)
@@ -124,7 +132,7 @@ fn user_message(text: &str) -> Value {
 }
 
 /// Where a graceful stop cut the last turn of a history, if that turn left a mark.
-pub(super) fn cut_at(history: &[Entry]) -> Option<Place> {
+pub(super) fn cut_at(history: &[Entry]) -> Option<ScriptPosition> {
     let last = history.last().filter(|last| last.kind == EntryKind::Note)?;
     let items: Value = serde_json::from_str(&last.items).ok()?;
     let cut = items[0].get("cutAt")?;
@@ -133,7 +141,7 @@ pub(super) fn cut_at(history: &[Entry]) -> Option<Place> {
             .as_u64()
             .and_then(|number| usize::try_from(number).ok())
     };
-    Some(Place {
+    Some(ScriptPosition {
         rule: number(&cut["rule"]),
         step: number(&cut["step"])?,
     })

@@ -9,7 +9,7 @@ use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::input::UserInput;
 use turnlane_protocol::item::{Extra, HookPrompt, HookPromptFragment, ItemBody, UserMessage};
 
-use super::entries::words;
+use super::entries::{ScriptPosition, words};
 use super::play::{Player, Stop};
 use crate::hooks::BeforeEnd;
 use crate::said::{Fenced, Steering};
@@ -17,10 +17,13 @@ use crate::steer::Steer;
 
 impl Player {
     /// Whether the turn is over; if not, there is something new to answer.
+    ///
+    /// A stop of the worker lets the turn complete here, unless a hook has not answered or a steer
+    /// waits.
     pub(super) async fn may_end(&mut self) -> Result<bool, Stop> {
-        self.stop_if_cancelled()?;
+        self.stop_if_cut_at_end()?;
         let hooked = self.control.ask.before_end(self.last_message.as_deref());
-        let hooked = hooked.await;
+        let hooked = hooked.await?;
         self.note_all(&hooked.context).await?;
         if let BeforeEnd::GoOn(prompt) = hooked.answer {
             self.go_on(prompt).await?;
@@ -29,7 +32,12 @@ impl Player {
         match self.control.close_steer().await {
             Steering::Closed => {
                 // Also the answer to a question that an interrupt cut off.
-                self.stop_if_cancelled()?;
+                self.stop_if_cut_at_end()?;
+                if self.control.steer.waiting() > 0 {
+                    // The turn that continues this one answers the steer.
+                    self.place = ScriptPosition::FALLBACK;
+                    self.stop_if_cancelled()?;
+                }
                 Ok(true)
             }
             Steering::More => {
@@ -39,6 +47,13 @@ impl Player {
                 self.take_waiting().await?;
                 Ok(false)
             }
+        }
+    }
+
+    fn stop_if_cut_at_end(&self) -> Result<(), Stop> {
+        match self.control.cancel.get_at_end() {
+            Some(cancelled) => Err(cancelled.into()),
+            None => Ok(()),
         }
     }
 

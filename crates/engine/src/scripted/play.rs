@@ -13,7 +13,7 @@ use turnlane_protocol::item::{AgentMessage, Extra, ItemBody, Reasoning};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_protocol::usage::TokenCounts;
 
-use super::entries::{Place, Scribe, turns_in};
+use super::entries::{Scribe, ScriptPosition, turns_in};
 use super::gates::Gates;
 use super::real::RealTools;
 use super::script::{Approve, Await, Awaited, End, Failure, Say, Script, Step, Tool};
@@ -85,7 +85,7 @@ pub(super) struct Player {
     /// What `{input}` stands for: what was said last.
     pub(super) heard: String,
     /// The step that is played; a turn that continues this one goes on here.
-    pub(super) place: Place,
+    pub(super) place: ScriptPosition,
     pub(super) last_message: Option<String>,
 }
 
@@ -157,8 +157,7 @@ impl Player {
                 return Ok(());
             }
             // Whatever was said last is answered as any other input would be.
-            let rule = None;
-            self.place = Place { rule, step: 0 };
+            self.place = ScriptPosition::FALLBACK;
         }
     }
 

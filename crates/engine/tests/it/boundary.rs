@@ -34,6 +34,9 @@ where
             deltas: false,
             resume: false,
             fork: false,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::None,
         }
     }

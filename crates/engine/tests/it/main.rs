@@ -4,6 +4,8 @@
 #![expect(unsafe_code, reason = "a test binary has no `main` of its own to hook")]
 
 mod boundary;
+mod codex;
+mod codex_exec;
 mod endings;
 mod hooked;
 mod native;
@@ -11,6 +13,7 @@ mod real_steps;
 mod scripts;
 mod steers;
 mod steps;
+mod stops;
 mod support;
 
 /// Runs before the test runner's `main`: this binary is its own keeper, so that every containment

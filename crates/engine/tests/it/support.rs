@@ -48,6 +48,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
         turn_id: TurnId::at(2, [number; 10]),
         client_id: "row-1".to_owned(),
         attempt: 1,
+        accepted_ms: 1_767_225_600_000,
         context: Vec::new(),
         engine_state: None,
         history: history.into(),

@@ -18,10 +18,13 @@ use crate::steer::Steer;
 
 impl Turn {
     /// Whether the turn is over; if not, there is something new to answer.
+    ///
+    /// A stop of the worker lets a turn complete whose last response called no tool, unless a hook
+    /// has not answered or a steer waits. A tool that seems to end the turn may itself be cut.
     pub(super) async fn may_end(&mut self, next: Next) -> Result<bool, Halt> {
-        self.stop_if_cancelled()?;
+        self.stop_if_cut_at_end(next)?;
         if next == Next::End {
-            let hooked = self.ask.before_end(self.last_message.as_deref()).await;
+            let hooked = self.ask.before_end(self.last_message.as_deref()).await?;
             self.note_all(&hooked.context).await?;
             if let BeforeEnd::GoOn(prompt) = hooked.answer {
                 self.go_on(&prompt).await?;
@@ -31,7 +34,10 @@ impl Turn {
         match self.ask.close_steer().await {
             Steering::Closed => {
                 // Also the answer to a question that an interrupt cut off.
-                self.stop_if_cancelled()?;
+                self.stop_if_cut_at_end(next)?;
+                if self.steer.waiting() > 0 {
+                    self.stop_if_cancelled()?;
+                }
                 Ok(true)
             }
             Steering::More => {
@@ -40,6 +46,17 @@ impl Turn {
                 self.take(more.ok_or(Fenced)?).await?;
                 Ok(false)
             }
+        }
+    }
+
+    fn stop_if_cut_at_end(&self, next: Next) -> Result<(), Halt> {
+        let cancelled = match next {
+            Next::End => self.cancel.get_at_end(),
+            Next::EndByTool | Next::Round => self.cancel.get(),
+        };
+        match cancelled {
+            Some(cancelled) => Err(cancelled.into()),
+            None => Ok(()),
         }
     }
 

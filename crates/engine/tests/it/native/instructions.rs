@@ -62,6 +62,8 @@ async fn a_document_over_the_limit_or_out_of_the_project_warns() {
     );
 
     let bench = Bench::new().await;
+    // The project ends here, also where the directory of temporary files lies in a work tree.
+    std::fs::create_dir(bench.cwd.path().join(".git")).unwrap();
     std::fs::write(bench.home.path().join("secret"), "quokka").unwrap();
     let link = bench.cwd.path().join("AGENTS.md");
     std::os::unix::fs::symlink(bench.home.path().join("secret"), link).unwrap();

@@ -1,7 +1,7 @@
 //! A stop of the server at every place where a turn can be, and the turn that continues it.
 
 use serde_json::{Value, json};
-use turnlane_engine::{CancelReason, EntryKind, OutcomeStatus, TurnKind, TurnRequest};
+use turnlane_engine::{CancelReason, EntryKind, OutcomeStatus, Said, TurnKind, TurnRequest};
 use turnlane_testkit::mock_model::{At, Item, Reply};
 use turnlane_testkit::wait::{DEADLINE, within};
 
@@ -70,4 +70,44 @@ async fn a_turn_that_is_stopped_under_its_commands_has_an_output_of_each() {
         );
         assert!(output.ends_with(" s; it may have partly run"), "{output}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_stopped_after_its_last_message_is_completed_and_not_repeated() {
+    let bench = Bench::new().await;
+    bench.mock.push(Reply::text("done"));
+    let mut lane = bench.start(bench.request(1, "go", vec![]));
+    let open = loop {
+        let said = lane.hear().await.unwrap();
+        if matches!(said, Said::CloseSteer(_)) {
+            break said;
+        }
+        lane.reply(said);
+    };
+    lane.end.cancel.cancel(CancelReason::Shutdown);
+    let seen = lane.finish().await;
+    drop(open);
+    seen.assert_completed();
+    let message = seen.outcome().last_agent_message.as_deref();
+    assert_eq!(message, Some("done"));
+    assert_eq!(bench.mock.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_stopped_with_a_steer_waiting_is_continued() {
+    let bench = Bench::new().await;
+    bench.mock.push(Reply::text("done"));
+    let mut lane = bench.start(bench.request(1, "go", vec![]));
+    let open = loop {
+        let said = lane.hear().await.unwrap();
+        if matches!(said, Said::CloseSteer(_)) {
+            break said;
+        }
+        lane.reply(said);
+    };
+    lane.steer("more").unwrap();
+    lane.end.cancel.cancel(CancelReason::Shutdown);
+    let seen = lane.finish().await;
+    drop(open);
+    assert_eq!(seen.outcome().status, OutcomeStatus::Interrupted);
 }

@@ -85,6 +85,7 @@ impl Bench {
             turn_id: TurnId::at(2, [number; 10]),
             client_id: format!("row-{number}"),
             attempt: 1,
+            accepted_ms: 1_767_225_600_000,
             context: Vec::new(),
             engine_state: None,
             history: history.into(),
@@ -319,6 +320,7 @@ impl Seen {
             Event::SummaryPartAdded { .. } => "summary part".to_owned(),
             Event::TerminalInteraction { .. } => "terminal".to_owned(),
             Event::RateLimits(_) => "limits".to_owned(),
+            Event::Hook { phase, .. } => format!("hook {phase:?}"),
         }
     }
 
