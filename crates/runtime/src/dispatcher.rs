@@ -20,7 +20,7 @@ use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
 
 use crate::ids;
-use crate::lane::{recovery, rows};
+use crate::lane::{reconcile, rows};
 use crate::lanes::Lanes;
 use crate::notice::{Notice, NoticeBody};
 use crate::options::Drain;
@@ -85,6 +85,7 @@ impl Dispatcher {
     /// are left that need a slot.
     async fn look(&self, mut slot: Option<OwnedSemaphorePermit>) -> Result<bool, StoreError> {
         recover(&self.shared, &self.lanes).await?;
+        load_undecided(&self.shared, &self.lanes).await?;
         for owned in self.shared.store.owned().await? {
             if self.shared.seen_revision(owned.thread) != Some(owned.revision) {
                 self.lanes.wake(owned.thread);
@@ -157,6 +158,30 @@ fn tell_resolved(shared: &Shared, row: ApprovalRow) {
     }));
 }
 
+/// Loads the lanes whose engines are to be asked. Waits for reads of the store, never for an engine.
+pub(crate) async fn load_undecided(shared: &Shared, lanes: &Arc<Lanes>) -> Result<(), StoreError> {
+    let mut waiting = shared.undecided.take().into_iter();
+    while let Some(grip) = waiting.next() {
+        match reconcile::read(shared.store.as_ref(), grip).await {
+            Ok(turn) => lanes.reconcile(Box::new(turn)),
+            // Another worker has the lane, or a person deleted the thread.
+            Err(
+                StoreError::Fenced
+                | StoreError::RowNotFound(_)
+                | StoreError::TurnNotFound
+                | StoreError::ThreadNotFound(_),
+            ) => shared.undecided.settled(grip.thread),
+            Err(error) => {
+                // The store may recover; none of them is lost.
+                shared.undecided.add(grip);
+                waiting.for_each(|grip| shared.undecided.add(grip));
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Decides about everything that dead workers left; the lanes it was.
 pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, StoreError> {
     let mut threads = Vec::new();
@@ -166,7 +191,7 @@ pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, Store
             .store
             .recover(Recover {
                 whose: Whose::Dead,
-                deciding: recovery::deciding(shared.options.losses_max, now_ms),
+                deciding: shared.deciding(now_ms),
                 limit: RECOVER_AT_ONCE,
                 at_ms: now_ms,
             })
@@ -174,6 +199,10 @@ pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, Store
         for lane in recovered.lanes {
             tracing::info!(thread = %lane.thread, "a dead worker's lane was taken over");
             threads.push(lane.thread);
+            if let Some(grip) = lane.grip {
+                shared.undecided.add(grip);
+                shared.work.notify_one();
+            }
             for approval in lane.resolved {
                 tell_resolved(shared, approval);
             }

@@ -11,6 +11,7 @@ use turnlane_engine::{BackgroundTerminal, Capabilities};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::method::{EngineStatus, TurnStartParams};
 
+use crate::lane::recovery::OWN_ENGINES;
 use crate::lane::rows;
 use crate::runtime::Handle;
 use crate::settings::Settings;
@@ -48,6 +49,15 @@ impl Checked {
     }
 }
 
+/// Something that a request needs the engine of its thread to be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// To take the last turns of a thread back.
+    Revert,
+    /// To make a history shorter.
+    Compact,
+}
+
 impl Handle {
     /// The names of the engines of this worker, in order.
     pub fn engines(&self) -> Vec<String> {
@@ -58,6 +68,18 @@ impl Handle {
     pub fn capabilities(&self, engine: &str) -> Option<Capabilities> {
         let engine = self.shared().engines.get(engine)?;
         Some(engine.capabilities())
+    }
+
+    /// Returns true if the engine of a thread can do this.
+    ///
+    /// An engine that this worker does not have is taken to be another program, which takes no turn
+    /// back; only our own are known without being there.
+    pub fn supports(&self, engine: &str, ability: Ability) -> bool {
+        match (self.capabilities(engine), ability) {
+            (Some(able), Ability::Revert) => able.revert,
+            (Some(able), Ability::Compact) => able.compact,
+            (None, _) => OWN_ENGINES.contains(&engine),
+        }
     }
 
     /// Whether a turn with these settings could run. A yes is kept until a turn of the engine fails; a

@@ -1,7 +1,8 @@
 //! The lane of a thread: one turn at a time, in order, from one durable queue.
 //!
 //! The rules are pure and stand in [`state`] (what happens next), `fate` (what becomes of a row
-//! whose turn has ended), `recovery` (what a dead worker left) and `accept` (from a row to its
+//! whose turn has ended), `recovery` (what a dead worker left, with the
+//! questions to engines in `reconcile`) and `accept` (from a row to its
 //! turn). The doing is in `actor`, one task per loaded lane, with the running turn in `turn` and
 //! those who listen in `subscribers`; what others see of it without asking is its `face`.
 
@@ -16,6 +17,7 @@ pub(crate) mod fate;
 mod hold;
 mod items;
 mod past;
+pub(crate) mod reconcile;
 pub(crate) mod recovery;
 mod request;
 pub(crate) mod rights;

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use turnlane_protocol::thread::ThreadStatus;
-use turnlane_store::recovery::{Recover, Whose};
-use turnlane_store::{StoreError, ThreadId};
+use turnlane_store::recovery::{Recover, Recovered, Whose};
+use turnlane_store::{Grip, StoreError, ThreadId};
 
 use crate::ephemeral::Ephemeral;
 use crate::error::Error;
@@ -21,7 +21,7 @@ use crate::lane::actor::{Actor, COMMANDS_MAX};
 use crate::lane::command::Command;
 use crate::lane::event::{StopHow, Unload};
 use crate::lane::face::Face;
-use crate::lane::recovery;
+use crate::lane::reconcile::{self, UndecidedTurn};
 use crate::shared::Shared;
 
 /// A loaded lane, for those who ask something of it.
@@ -83,6 +83,7 @@ impl Lanes {
             let Some(lane) = self.get_or_load(thread, None, &mut command) else {
                 return Err(Error::Stopping);
             };
+            lane.face.want();
             let Some(given) = command else {
                 return Ok(());
             };
@@ -117,12 +118,33 @@ impl Lanes {
 
     /// Makes sure that a lane is loaded.
     pub(crate) fn load(self: &Arc<Self>, thread: ThreadId) {
-        let _ = self.get_or_load(thread, None, &mut None);
+        if let Some(lane) = self.get_or_load(thread, None, &mut None) {
+            lane.face.want();
+        }
+    }
+
+    /// Has a lane ask its engine what became of a turn that a dead worker left, loading it if need be.
+    /// Does not wait. A worker that stops leaves the question to the next one.
+    pub(crate) fn reconcile(self: &Arc<Self>, turn: Box<UndecidedTurn>) {
+        let thread = turn.accepted.lane.thread;
+        let mut command = Some(Command::Reconcile(turn));
+        let lane = self.get_or_load(thread, None, &mut command);
+        if let (Some(_), Some(command)) = (lane, command) {
+            // Loaded already, and perhaps with more commands than it takes at once.
+            let lanes = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = lanes.send(thread, command).await {
+                    tracing::debug!(%error, "a dead worker's turn is left undecided");
+                }
+            });
+        }
     }
 
     /// Makes sure that a lane is loaded, with a slot for what waits in it.
     pub(crate) fn load_with_slot(self: &Arc<Self>, thread: ThreadId, slot: OwnedSemaphorePermit) {
-        let _ = self.get_or_load(thread, Some(slot), &mut None);
+        if let Some(lane) = self.get_or_load(thread, Some(slot), &mut None) {
+            lane.face.want();
+        }
     }
 
     pub(crate) fn is_loaded(&self, thread: ThreadId) -> bool {
@@ -212,18 +234,41 @@ impl Lanes {
         let now_ms = shared.clock.now_ms();
         let recovered = shared.store.recover(Recover {
             whose: Whose::Lane(thread),
-            deciding: recovery::deciding(shared.options.losses_max, now_ms),
+            deciding: shared.deciding(now_ms),
             limit: 1,
             at_ms: now_ms,
         });
-        if let Err(error) = recovered.await {
+        let recovered = recovered.await.unwrap_or_else(|error| {
             tracing::error!(%error, "what a broken lane left could not be decided");
-        }
+            Recovered::default()
+        });
+        let grip = recovered.lanes.first().and_then(|lane| lane.grip);
+        let undecided = match grip {
+            Some(grip) => self.read_undecided(&shared, grip).await,
+            None => None,
+        };
         shared.forget_revision(thread);
         self.map().lanes.remove(&thread);
+        if let Some(turn) = undecided {
+            // Before any other command can reach the lane.
+            self.reconcile(turn);
+        }
         self.replaced.notify_waiters();
         self.count.send_modify(|count| *count -= 1);
         self.shared.work.notify_one();
+    }
+
+    /// The turn that a broken lane left, if its engine is to be asked; the dispatcher tries again when
+    /// it cannot be read.
+    async fn read_undecided(&self, shared: &Shared, grip: Grip) -> Option<Box<UndecidedTurn>> {
+        match reconcile::read(shared.store.as_ref(), grip).await {
+            Ok(turn) => Some(Box::new(turn)),
+            Err(error) => {
+                tracing::error!(%error, "what a broken lane left could not be read");
+                shared.undecided.add(grip);
+                None
+            }
+        }
     }
 
     /// A task has ended: leaves the map, or is replaced by a new one that gets what came too late.

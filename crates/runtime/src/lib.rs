@@ -87,6 +87,7 @@
 #![forbid(unsafe_code)]
 
 mod approvals;
+mod binding;
 mod clock;
 mod dispatcher;
 mod engines;
@@ -96,6 +97,7 @@ mod failures;
 mod ids;
 pub mod lane;
 mod lanes;
+mod model_tokens;
 mod notice;
 mod options;
 mod queue;
@@ -106,10 +108,12 @@ mod settings;
 mod shared;
 mod thread_key;
 mod threads;
+mod undecided;
 mod worker;
 
 pub use approvals::{ApprovalState, Asking, ClientDecision, WantedPermissions};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use engines::Ability;
 pub use error::{Error, NotSteerable};
 pub use lane::command::{Bound, Reply, StartAnswer, StartRequest, SteerRequest};
 pub use lane::event::{AfterInterrupt, StartHow};

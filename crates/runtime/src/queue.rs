@@ -105,13 +105,23 @@ impl From<&TurnStartParams> for ChangeTurn {
 }
 
 /// What tells other content under the same key.
+///
+/// The time limit is no content: a client that was restarted with another one repeats its message. Nor
+/// is the thread: a key counts within one lane, and its row may move to the successor of its thread.
 pub(crate) fn content_hash(params: &TurnStartParams) -> Result<[u8; 32], Error> {
-    let text = serde_json::to_vec(params);
+    let content = TurnStartParams {
+        thread_id: String::new(),
+        timeout_ms: None,
+        ..params.clone()
+    };
+    let text = serde_json::to_vec(&content);
     let text = text.map_err(|error| Error::InvalidParams(error.to_string()))?;
     Ok(Sha256::digest(&text).into())
 }
 
-async fn answered<T, F: Future<Output = ()>>(call: impl FnOnce(Reply<T>) -> F) -> Result<T, Error>
+pub(crate) async fn answered<T, F: Future<Output = ()>>(
+    call: impl FnOnce(Reply<T>) -> F,
+) -> Result<T, Error>
 where
     T: Send + 'static,
 {
@@ -316,6 +326,18 @@ impl Handle {
         self.call(thread, Then::Run, op, reply).await;
     }
 
+    /// Ends a pause that has this reason; another pause and a wait stay. Durable.
+    pub async fn end_pause(&self, thread: ThreadId, reason: String) -> Result<LaneView, Error> {
+        answered(|reply| self.end_pause_with(thread, reason, reply)).await
+    }
+
+    /// As [`Handle::end_pause`], with the answer given straight to `reply`.
+    pub async fn end_pause_with(&self, thread: ThreadId, reason: String, reply: Reply<LaneView>) {
+        let id = ids::thread(thread);
+        let op = move |store: &dyn Store| with_lane(store.end_pause(id, reason));
+        self.call(thread, Then::Run, op, reply).await;
+    }
+
     /// Runs a row now: the head, or the named one out of order. Loads the thread.
     pub async fn start_row(
         &self,
@@ -349,7 +371,7 @@ impl Handle {
     }
 
     /// Submits an operation through the lane's task, or directly when it is not loaded.
-    async fn call<T: Send + 'static>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         thread: ThreadId,
         then: Then,

@@ -4,7 +4,12 @@
 //! turn left is decided by the same rules as after a crash, with the fence moved on: should the owner
 //! live after all, its late writes change nothing.
 //!
+//! A turn that was handed to a foreign engine is decided without that engine, by `onCrash`: a person who
+//! frees the lane has no worker that could ask.
+//!
 //! Lanes of workers that are known to be dead are taken over by the dispatcher.
+
+use std::sync::Arc;
 
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::recovery::{Recover, Whose};
@@ -12,7 +17,7 @@ use turnlane_store::{Store, StoreError};
 
 use crate::clock::Clock;
 use crate::ids;
-use crate::lane::recovery;
+use crate::lane::recovery::{self, Histories};
 
 /// What a release found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +41,11 @@ pub async fn release_lane(
     clock: &dyn Clock,
 ) -> Result<ReleasedLane, StoreError> {
     let now_ms = clock.now_ms();
+    let histories = Arc::new(Histories::without_engines());
     let recovered = store
         .recover(Recover {
             whose: Whose::LaneUnlessAlive(ids::thread(thread)),
-            deciding: recovery::deciding(losses_max, now_ms),
+            deciding: recovery::deciding(histories, losses_max, now_ms),
             limit: 1,
             at_ms: now_ms,
         })

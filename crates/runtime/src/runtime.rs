@@ -1,7 +1,7 @@
 //! A runtime: the worker's lanes and what finds work for them, behind one handle.
 //!
 //! The invariant here: a runtime that has started has decided about everything that dead workers
-//! left, and one that has stopped has no task, no running engine and no lane left.
+//! left, or asks the engine that knows, and one that has stopped has no task, no running engine and no lane left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use turnlane_engine::Engine;
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId, TurnId};
 use turnlane_protocol::input::UserInput;
+use turnlane_protocol::usage::TokenCounts;
 use turnlane_store::Store;
 use turnlane_store::thread::{ThreadChange, ThreadRow};
 
@@ -85,8 +86,10 @@ impl CreateThread {
 impl Runtime {
     /// Starts a runtime on an open store.
     ///
-    /// When this returns, everything that dead workers left is decided. Lanes with work are drained
-    /// from now on, by [`Options::drain`].
+    /// When this returns, everything that dead workers left is decided, but for turns that only a
+    /// foreign engine can tell the end of: those engines are asked from now on, and
+    /// [`Handle::is_recovering`] says until when. Lanes with work are drained from now on, by
+    /// [`Options::drain`].
     pub async fn start(
         store: Arc<dyn Store>,
         engines: Vec<Arc<dyn Engine>>,
@@ -96,6 +99,10 @@ impl Runtime {
         let shared = Arc::new(Shared::new(store, engines, clock, options));
         let lanes = Lanes::new(Arc::clone(&shared));
         dispatcher::recover(&shared, &lanes).await?;
+        shared.undecided.all_found_at_start();
+        if let Err(error) = dispatcher::load_undecided(&shared, &lanes).await {
+            tracing::warn!(%error, "turns of dead workers are asked about later");
+        }
         if shared.options.drain == Drain::All {
             shared.store.end_endless_waits().await?;
         }
@@ -224,6 +231,12 @@ impl Handle {
         self.lanes().end_grace();
     }
 
+    /// Returns true while foreign engines are asked about turns that dead workers had left when this
+    /// worker started. The lanes of other threads go on meanwhile.
+    pub fn is_recovering(&self) -> bool {
+        self.inner.shared.undecided.has_some_from_start()
+    }
+
     /// How many lanes are loaded.
     pub fn loaded(&self) -> usize {
         self.inner.lanes.count()
@@ -232,6 +245,11 @@ impl Handle {
     /// How many turns failed since the start, by the word for why; only words that have a count.
     pub fn failures(&self) -> Vec<(String, u64)> {
         self.inner.shared.failures.counts()
+    }
+
+    /// The tokens that ended turns used since the start, by model; models beyond a bound are `other`.
+    pub fn model_tokens(&self) -> Vec<(String, TokenCounts)> {
+        self.inner.shared.tokens.counts()
     }
 
     /// Changes a thread: settings, name, archive. Durable.

@@ -9,15 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use turnlane_engine::Engine;
 use turnlane_protocol::notification::ServerNotification;
+use turnlane_store::recovery::Deciding;
 use turnlane_store::{Store, ThreadId};
 
 use crate::clock::Clock;
 use crate::engines::Checked;
 use crate::failures::Failures;
+use crate::lane::recovery::{self, Histories};
 use crate::lane::ring::Remembered;
+use crate::model_tokens::ModelTokens;
 use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
 use crate::threads::Life;
+use crate::undecided::Undecided;
 
 /// What all lanes share.
 pub(crate) struct Shared {
@@ -32,10 +36,16 @@ pub(crate) struct Shared {
     pub checked: Arc<Checked>,
     /// Why turns failed.
     pub failures: Arc<Failures>,
+    /// What turns used.
+    pub tokens: Arc<ModelTokens>,
     /// How much of what was told is kept for those who come back.
     pub remembered: Arc<Remembered>,
     /// Wakes the dispatcher.
     pub work: Notify,
+    /// Where the engines have their histories.
+    pub histories: Arc<Histories>,
+    /// Turns of dead workers that engines are to be asked about.
+    pub undecided: Undecided,
     names: Arc<BTreeSet<String>>,
     watchers: Arc<Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>>,
     /// The last revision that each loaded lane has seen.
@@ -55,6 +65,8 @@ impl Shared {
             .collect();
         Self {
             names: Arc::new(engines.keys().cloned().collect()),
+            histories: Arc::new(Histories::of(engines.values(), options.max_running)),
+            undecided: Undecided::default(),
             slots: Arc::new(Slots::new(options.max_running)),
             store,
             life: Life::Durable,
@@ -63,6 +75,7 @@ impl Shared {
             options,
             checked: Arc::default(),
             failures: Arc::default(),
+            tokens: Arc::default(),
             remembered: Arc::default(),
             work: Notify::new(),
             watchers: Arc::default(),
@@ -81,8 +94,11 @@ impl Shared {
             slots: Arc::clone(&self.slots),
             checked: Arc::clone(&self.checked),
             failures: Arc::clone(&self.failures),
+            tokens: Arc::clone(&self.tokens),
             remembered: Arc::clone(&self.remembered),
             work: Notify::new(),
+            histories: Arc::clone(&self.histories),
+            undecided: Undecided::default(),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),
             revisions: Mutex::new(HashMap::new()),
@@ -101,6 +117,12 @@ impl Shared {
             at_ms: self.clock.now_ms(),
             body: NoticeBody::Said(Box::new(said)),
         }));
+    }
+
+    /// The function that decides about what dead workers left.
+    pub(crate) fn deciding(&self, now_ms: i64) -> Deciding {
+        let histories = Arc::clone(&self.histories);
+        recovery::deciding(histories, self.options.losses_max, now_ms)
     }
 
     /// The engines of this worker.

@@ -74,28 +74,33 @@ pub enum RevertTo {
     Last(u32),
 }
 
+impl CreateThread {
+    /// The thread as the store makes it, with a new id where none was chosen.
+    pub(crate) fn into_new(self, now_ms: i64) -> NewThread {
+        let new = || ThreadId::new(u64::try_from(now_ms).unwrap_or(0));
+        NewThread {
+            id: ids::thread(self.id.unwrap_or_else(new)),
+            engine: self.engine,
+            cwd: self.settings.cwd.clone(),
+            provider: self.settings.provider.clone(),
+            settings: rows::write(&self.settings),
+            facts: rows::write(&self.facts),
+            name: self.name,
+            source: self.source,
+            parent: self.parent.map(ids::thread),
+            binding: self.binding,
+            listed: Listed::FromFirstTurn,
+            max_depth: self.max_depth,
+            at_ms: now_ms,
+        }
+    }
+}
+
 impl Handle {
     /// Makes a thread with an empty lane. Durable, unless it is ephemeral.
     pub async fn create_thread(&self, create: CreateThread) -> Result<ThreadRow, Error> {
-        let now_ms = self.shared().clock.now_ms();
-        let new = || ThreadId::new(u64::try_from(now_ms).unwrap_or(0));
-        let id = create.id.unwrap_or_else(new);
         let life = create.life;
-        let thread = NewThread {
-            id: ids::thread(id),
-            engine: create.engine,
-            cwd: create.settings.cwd.clone(),
-            provider: create.settings.provider.clone(),
-            settings: rows::write(&create.settings),
-            facts: rows::write(&create.facts),
-            name: create.name,
-            source: create.source,
-            parent: create.parent.map(ids::thread),
-            binding: create.binding,
-            listed: Listed::FromFirstTurn,
-            max_depth: create.max_depth,
-            at_ms: now_ms,
-        };
+        let thread = create.into_new(self.shared().clock.now_ms());
         match life {
             Life::Durable => Ok(self.store().create_thread(thread).await?),
             Life::Ephemeral => {

@@ -193,7 +193,7 @@ mutant 'an unanswered approval does not pause after a direct turn' fate.rs \
 
 # Recovery.
 mutant 'started row queued again after a crash' recovery.rs \
-    'row: by_crash_policy(found.row, worker_stopped(), now_ms),' \
+    'row: by_crash_policy(found.row, &worker_stopped(), now_ms),' \
     'row: FoundFate::Back { turn: ids::new_turn(now_ms), loss: Loss::Counted },'
 mutant 'poison limit ignored' recovery.rs \
     'if row.losses + 1 < losses_max {' 'if row.losses + 1 < u32::MAX {'
@@ -203,6 +203,24 @@ mutant 'reserved turn id lost' recovery.rs \
     'let turn = if comes_back(row) {' 'let turn = if row.state == RowState::Claimed {'
 mutant 'claimed fan-out row queued again' recovery.rs \
     'if row.source == FANOUT || row.bound.is_some() {' 'if row.bound.is_some() {'
+
+# Turns of foreign engines.
+mutant 'a turn that was handed over is run again unasked' recovery.rs \
+    'History::Askable if found.row.sent => undecided(FoundFate::Ask),' ''
+mutant 'a worker without the engine decides' recovery.rs \
+    'other: History::OtherWorkers,' 'other: History::Ours,'
+mutant 'a desk asks engines' recovery.rs \
+    'askable: if max_running == 0 {' 'askable: if max_running == usize::MAX {'
+mutant 'a reboot is not noticed' recovery.rs \
+    'let same_boot = !boot_id.is_empty()' 'let same_boot = true || !boot_id.is_empty()'
+mutant 'a turn that was never taken is sent to the model' recovery.rs \
+    'muted: returns,' 'muted: false,'
+mutant 'a stop forgets that nothing was handed over' fate.rs \
+    'let never_taken = hand_over == HandOver::NotSent ||' 'let never_taken = false &&'
+mutant 'a stopping worker waits for an engine' state.rs \
+    'Phase::Reconciling { .. } if deadline <= now.mono => self.leave_undecided(effects),' ''
+mutant 'an undecided turn is forgotten behind a start' state.rs \
+    'Some(turn) => self.ask_engine(turn, effects),' 'Some(_) => self.look_at_kept(now, effects),'
 
 echo "$tried mutants"
 exit "$missed"

@@ -9,7 +9,7 @@
 //! Theory of operation. Inputs, looked at in this order: results of submitted operations (at most
 //! [`OPS_MAX`] under way, then nothing else is taken in), commands of clients ([`COMMANDS_MAX`],
 //! then whoever asks waits), what the engine says (bounded by its channel, then the engine waits),
-//! then slot, hooks, reads, wake-ups and the timer, one each. The task ends when the rules say
+//! then slot, hooks, the answer of an engine about a dead worker's turn, reads, wake-ups and the timer, one each. The task ends when the rules say
 //! `Unload`; commands that came too late are given to a task loaded anew.
 
 mod answers;
@@ -20,6 +20,7 @@ mod effects;
 mod holds;
 mod input;
 mod joining;
+mod reconciling;
 mod results;
 mod said;
 mod telling;
@@ -31,7 +32,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
-use turnlane_engine::{BoxFuture, TurnKind};
+use turnlane_engine::{BoxFuture, Reconciled, TurnKind};
 use turnlane_store::lane::LaneView;
 use turnlane_store::queue::ClaimedRow;
 use turnlane_store::turn::{AcceptedTurn, Complete};
@@ -41,6 +42,7 @@ use self::answers::Pending;
 use self::completion::EndedTurn;
 use self::input::Input;
 use self::joining::Joined;
+use self::reconciling::AskedTurn;
 use self::results::Done;
 use super::accept::ReadParams;
 use super::approvals::SessionAccepts;
@@ -50,6 +52,7 @@ use super::event::{Event, Now, RequestNo, Unload, Wake};
 use super::face::Face;
 use super::hold::Hold;
 use super::past::{KnownPast, Reading};
+use super::reconcile::UndecidedTurn;
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
@@ -92,6 +95,12 @@ pub(crate) struct Actor {
     /// The params of the claimed row, where they were read before its acceptance.
     read_params: Arc<Mutex<Option<ReadParams>>>,
     look: Option<Work<LaneView>>,
+    /// A turn that a dead worker left and that the engine is not asked about yet.
+    undecided: Option<Box<UndecidedTurn>>,
+    /// The answer of the engine to come.
+    asking: Option<BoxFuture<'static, Reconciled>>,
+    /// What is known of the turn that the engine is asked about.
+    asked: Option<AskedTurn>,
     /// The history for the turn that is being accepted.
     history: Option<Reading>,
     known: KnownPast,
@@ -160,6 +169,9 @@ impl Actor {
             hooks: None,
             read_params: Arc::default(),
             look: Some(shared.store.look(thread)),
+            undecided: None,
+            asking: None,
+            asked: None,
             history: None,
             known: KnownPast::default(),
             joins: Vec::new(),
@@ -214,6 +226,7 @@ impl Actor {
                 self.events.push_back(Event::Slot);
             }
             Input::Hooked(verdict) => self.hooked(verdict),
+            Input::Reconciled(answer) => self.reconciled(*answer),
             Input::Looked(look) => self.looked(*look),
             Input::Joined(joined) => self.join(*joined),
             Input::Wake => {

@@ -22,6 +22,7 @@ use turnlane_store::turn::{AcceptedTurn, TurnRow};
 
 use super::close::CloseOp;
 use super::event::{AfterInterrupt, StartHow, StopHow};
+use super::reconcile::UndecidedTurn;
 use super::rights::CallerRights;
 use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
@@ -186,6 +187,8 @@ pub(crate) enum Command {
     Compact {
         reply: Reply<StartAnswer>,
     },
+    /// A dead worker left this turn; its engine is to be asked.
+    Reconcile(Box<UndecidedTurn>),
     Thread(ThreadCommand),
     Stop(StopHow),
 }

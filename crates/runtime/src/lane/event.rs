@@ -66,12 +66,31 @@ pub enum Event {
     },
     /// The engine has ended the turn, or is gone.
     Ended,
+    /// A dead worker left this turn, and only its engine can tell what became of it.
+    Undecided {
+        /// The turn.
+        turn: TurnId,
+    },
+    /// The engine has told what became of that turn, or cannot tell.
+    Reconciled {
+        /// What the lane does when that is recorded.
+        then: AfterReconcile,
+    },
     /// The timer fired.
     Tick,
     /// So many clients listen.
     Subscribers(usize),
     /// The worker stops, or the thread is to be closed.
     Stop(StopHow),
+}
+
+/// What a lane does when the fate of a dead worker's turn is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterReconcile {
+    /// It goes on as any lane that is loaded.
+    Stay,
+    /// It is unloaded, unless a client needs it: it was loaded for the question alone.
+    Leave,
 }
 
 /// Which turn is wanted, and what else would do when a turn runs.
@@ -228,6 +247,8 @@ pub enum Effect {
     RunHooks,
     /// Run the turn that has begun.
     RunEngine,
+    /// Ask the engine what became of the turn that a dead worker left.
+    AskEngine,
     /// Give the engine the steer of this request.
     HandSteer(RequestNo),
     /// Answer the engine's question whether steering may be closed.
@@ -273,6 +294,8 @@ pub enum Op {
         /// What becomes of the queue.
         queue: AfterInterrupt,
     },
+    /// What became of the turn that a dead worker left: its end, or the fate of its row.
+    Settle,
     /// Gives the idle lane up.
     Release,
 }

@@ -5,7 +5,7 @@
 //!
 //! What the status of a thread means is told by the task; a thread without a face is not loaded.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 use turnlane_protocol::thread::{ActiveFlag, ThreadStatus};
@@ -16,6 +16,7 @@ pub(crate) struct Face {
     /// Makes the task look at its queue.
     pub wake: Notify,
     status: AtomicU8,
+    wanted: AtomicBool,
 }
 
 /// Loaded, and nothing has happened since.
@@ -27,6 +28,16 @@ const NOT_LOADED: u8 = 4;
 const IDLE: u8 = 5;
 
 impl Face {
+    /// Notes that somebody needs the lane for more than the question what became of a turn.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+    }
+
+    /// Returns true if somebody needs the lane for more than that.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
     /// Shows what the thread does.
     pub(crate) fn show(&self, status: &ThreadStatus) {
         let shown = match status {

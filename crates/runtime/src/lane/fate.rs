@@ -8,7 +8,7 @@
 //! What a dead worker left is decided in [`super::recovery`].
 
 use turnlane_engine::limits::{wait_for, waits};
-use turnlane_engine::{OutcomeStatus, TurnOutcome};
+use turnlane_engine::{Accepted, OutcomeStatus, TurnOutcome};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::TurnId;
 use turnlane_store::lane::{Paused, Waiting};
@@ -17,7 +17,7 @@ use turnlane_store::queue::{
 };
 use turnlane_store::turn::{PauseChange, PauseWhen, TurnStatus, WaitingChange};
 
-use super::rows::{self, DIRECT, FANOUT, comes_back};
+use super::rows::{self, DIRECT, FANOUT, SHIM, comes_back};
 
 /// So many put-backs by a passing trouble are too many.
 const PUT_BACKS_MAX: u32 = 20;
@@ -27,6 +27,8 @@ pub(crate) const WORKER_STOPPED: &str = "queued turn was interrupted because its
 pub(crate) const INTERRUPT: &str = "interrupt";
 /// The reason of a pause that a direct turn leaves whose approval nobody answered.
 const APPROVAL_TIMEOUT: &str = "approvalTimeout";
+/// The reason of a pause that a turn of a shim leaves whose thread has no room in its context any more.
+const CONTEXT_EXHAUSTED: &str = "context_exhausted";
 /// The text of a turn whose worker stopped under it.
 pub(crate) const SERVER_STOPPED: &str = "server stopped";
 
@@ -62,6 +64,17 @@ pub(crate) enum WorkerStop {
     GracefulWithoutHistory,
     /// A second signal did: the rules of a crash count.
     Forced,
+    /// The worker or the engine's program stopped or died under a turn of a foreign engine.
+    Foreign(HandOver),
+}
+
+/// Whether a foreign engine may have seen a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandOver {
+    /// It cannot have.
+    NotSent,
+    /// It may have: the mark is on disk.
+    Sent,
 }
 
 /// What is recorded of it.
@@ -101,7 +114,13 @@ pub(crate) fn after_turn(ended: Ended<'_>) -> Recorded {
             },
         },
         OutcomeStatus::Interrupted => interrupted(ended, error),
-        OutcomeStatus::Failed => failed(ended, error.unwrap_or_else(|| unnamed(ended.outcome))),
+        OutcomeStatus::Failed => {
+            let mut error = error.unwrap_or_else(|| unnamed(ended.outcome));
+            if !ended.outcome.outcome_known {
+                error.outcome_known = Some(false);
+            }
+            failed(ended, error)
+        }
     }
 }
 
@@ -127,6 +146,10 @@ fn interrupted(ended: Ended<'_>, error: Option<TurnError>) -> Recorded {
         WorkerStop::No => return recorded(error, Fate::Done, false),
         WorkerStop::Graceful | WorkerStop::GracefulWithoutHistory => ErrorKind::Stopped,
         WorkerStop::Forced => ErrorKind::Interrupted,
+        WorkerStop::Foreign(hand_over) => {
+            let (error, fate, muted) = cut_off(ended, hand_over, error);
+            return recorded(Some(error), fate, muted);
+        }
     };
     let stopped = TurnError::new(SERVER_STOPPED, CodexErrorInfo::Other, kind);
     let back = |why| Fate::Back {
@@ -153,6 +176,44 @@ fn interrupted(ended: Ended<'_>, error: Option<TurnError>) -> Recorded {
     recorded(Some(error.unwrap_or(stopped)), fate, muted)
 }
 
+/// A turn of a foreign engine was cut off: by the table of recovery, with what the engine knows.
+fn cut_off(
+    ended: Ended<'_>,
+    hand_over: HandOver,
+    error: Option<TurnError>,
+) -> (TurnError, Fate, bool) {
+    let accepted = ended.outcome.accepted;
+    let never_taken = hand_over == HandOver::NotSent || accepted == Accepted::No;
+    let mut error = error.unwrap_or_else(|| {
+        TurnError::new(
+            SERVER_STOPPED,
+            CodexErrorInfo::Other,
+            ErrorKind::Interrupted,
+        )
+    });
+    let known = ended.outcome.outcome_known && accepted != Accepted::Unknown;
+    if !never_taken && !known {
+        error.outcome_known = Some(false);
+    }
+    let back = |why| Fate::Back {
+        turn: ended.next_turn,
+        not_before_ms: 0,
+        why,
+    };
+    if !comes_back(ended.row) {
+        return (error, Fate::Done, false);
+    }
+    if never_taken {
+        return (error, back(Back::Anew), true);
+    }
+    let fate = match ended.row.policies.on_crash {
+        OnCrash::Continue => Fate::Done,
+        OnCrash::Block => block(ended, &worker_stopped()),
+        OnCrash::Retry => back(Back::Retry),
+    };
+    (error, fate, false)
+}
+
 /// Why a row is shown as failed whose worker stopped or died under its turn.
 pub(crate) fn worker_stopped() -> TurnError {
     TurnError::new(
@@ -177,6 +238,18 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
         (block(ended, &error), false)
     } else if !ended.outcome.begun {
         (cannot_start(ended, &error), true)
+    } else if !ended.outcome.outcome_known {
+        // The engine's program died under the turn. A retry for errors could do everything twice.
+        let fate = match policies.on_crash {
+            OnCrash::Continue => Fate::Done,
+            OnCrash::Block => block(ended, &error),
+            OnCrash::Retry => Fate::Back {
+                turn: ended.next_turn,
+                not_before_ms: 0,
+                why: Back::Retry,
+            },
+        };
+        (fate, false)
     } else if tries(ended.row) < policies.retry.max_attempts {
         let not_before_ms =
             ended.now_ms + backoff_ms(policies.retry, tries(ended.row), ended.jitter);
@@ -198,18 +271,24 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
         muted,
         fate,
         waiting: WaitingChange::Keep,
-        pause: if unanswered && ended.row.source == DIRECT {
-            PauseChange::Begin {
-                paused: Paused {
-                    reason: APPROVAL_TIMEOUT.to_owned(),
-                    by: None,
-                    since_ms: ended.now_ms,
-                },
-                when: PauseWhen::Always,
-            }
-        } else {
-            PauseChange::Keep
+        pause: match (kind, ended.row.source.as_str()) {
+            (ErrorKind::ApprovalTimeout, DIRECT) => pause(APPROVAL_TIMEOUT, ended.now_ms),
+            // Further messages would fail in the same thread. The orchestrator replaces it, and what
+            // waits moves to its successor.
+            (ErrorKind::ContextExhausted, SHIM) => pause(CONTEXT_EXHAUSTED, ended.now_ms),
+            _ => PauseChange::Keep,
         },
+    }
+}
+
+fn pause(reason: &str, since_ms: i64) -> PauseChange {
+    PauseChange::Begin {
+        paused: Paused {
+            reason: reason.to_owned(),
+            by: None,
+            since_ms,
+        },
+        when: PauseWhen::Always,
     }
 }
 
@@ -243,6 +322,7 @@ fn limited(ended: Ended<'_>, mut error: TurnError, kind: &ErrorKind) -> Recorded
     let until_ms = named_ms.filter(|at| *at > ended.now_ms).or_else(backoff_ms);
     if error.retry_at.is_none() {
         error.retry_at = until_ms.map(|at| at.div_euclid(1_000));
+        error.retry_estimated = until_ms.map(|_| true);
     }
     let put_back = comes_back(ended.row) && !ended.had_effect;
     let passing = matches!(

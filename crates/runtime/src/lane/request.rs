@@ -55,6 +55,7 @@ pub(crate) fn from_accepted(
         turn_id: ids::wire_turn(accepted.turn.id),
         client_id,
         attempt,
+        accepted_ms: accepted.turn.started_ms,
         context: Vec::new(),
         engine_state: state.and_then(|state| rows::read(state).ok()),
         history: Arc::default(),

@@ -13,6 +13,8 @@ use turnlane_store::queue::Row;
 pub(crate) const DIRECT: &str = "direct";
 /// The source of rows made by a fan-out job.
 pub(crate) const FANOUT: &str = "fanout";
+/// The source of rows made by `turnlane shim`.
+pub(crate) const SHIM: &str = "shim";
 
 /// Whether a row may come back after its turn or claim has ended: not when somebody waits for this
 /// very turn id.
@@ -59,6 +61,7 @@ pub(crate) fn under_way(state: turnlane_store::queue::RowState) -> Row {
         key: None,
         client_id: "c".to_owned(),
         sent: false,
+        sent_boot: None,
         params: write(&()),
         failure: None,
         created_ms: 0,

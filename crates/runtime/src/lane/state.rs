@@ -14,6 +14,7 @@
 //! two the lane is in a phase that remembers what it waits for, and requests that cannot be decided
 //! yet are kept and looked at again when the phase ends, before any row of the queue.
 
+mod reconcile;
 mod requests;
 mod work;
 
@@ -61,6 +62,8 @@ enum Phase {
     },
     /// A turn runs.
     Running(Running),
+    /// The engine is asked what became of a turn that a dead worker left.
+    Reconciling { turn: TurnId },
     /// The end of a turn, or of a claim without one, is being committed.
     Closing(ClosingPhase),
     /// Another worker has the lane.
@@ -155,6 +158,10 @@ pub struct LaneState {
     stopping: Option<Duration>,
     /// What stops it, and how much time is left; without meaning while nothing does.
     stop: StopWhy,
+    /// A turn that a dead worker left, to be asked about when nothing else is under way.
+    undecided: Option<TurnId>,
+    /// The lane was loaded for that question alone.
+    leaves: bool,
     wake: Wake,
 }
 
@@ -173,6 +180,8 @@ impl LaneState {
             claim_after: None,
             stopping: None,
             stop: StopWhy::Close,
+            undecided: None,
+            leaves: false,
             wake: Wake::default(),
         }
     }
@@ -206,10 +215,11 @@ impl LaneState {
         effects
     }
 
-    /// The turn that runs or is about to end.
+    /// The turn that runs, is being asked about or is about to end.
     pub fn active_turn(&self) -> Option<TurnId> {
         match &self.phase {
             Phase::Running(running) => Some(running.turn),
+            Phase::Reconciling { turn } => Some(*turn),
             Phase::Closing(closing) => closing.turn,
             Phase::Idle | Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Lost => None,
         }
@@ -231,6 +241,8 @@ impl LaneState {
             Event::Committed(committed) => self.committed(now, committed, effects),
             Event::CloseSteer { waiting } => self.close_steer(waiting, effects),
             Event::Ended => self.ended(EndHow::Ended, effects),
+            Event::Undecided { turn } => self.left_undecided(turn, effects),
+            Event::Reconciled { then } => self.reconciled(then, effects),
             Event::Tick => self.tick(now, effects),
             Event::Subscribers(count) => self.subscribers_changed(count, effects),
             Event::Stop(how) => self.stop(now, how),
@@ -408,10 +420,11 @@ impl LaneState {
             return;
         };
         let ClosingPhase {
+            op,
             turn,
             interrupts,
             request,
-            ..
+            retry_at: _,
         } = closing.clone();
         for request in interrupts {
             effects.push(Effect::Answer(request, Answer::Interrupted));
@@ -424,6 +437,9 @@ impl LaneState {
         }
         self.see(look);
         self.become_idle(now, effects);
+        if op == Op::Settle {
+            self.leave_if_unneeded(effects);
+        }
     }
 
     /// Nothing is under way any more: the slot goes back, requests that waited come first.
@@ -433,7 +449,10 @@ impl LaneState {
             self.slot = Slot::None;
             effects.push(Effect::GiveSlot);
         }
-        self.look_at_kept(now, effects);
+        match self.undecided.take() {
+            Some(turn) => self.ask_engine(turn, effects),
+            None => self.look_at_kept(now, effects),
+        }
     }
 
     fn steered(&mut self, request: RequestNo, effects: &mut Vec<Effect>) {
@@ -459,7 +478,7 @@ impl LaneState {
                 waiting.extend(closing.interrupts);
                 waiting.extend(closing.request);
             }
-            Phase::Idle | Phase::Lost => {}
+            Phase::Idle | Phase::Reconciling { .. } | Phase::Lost => {}
         }
         waiting.extend(self.kept.drain(..).map(|kept| kept.request));
         for request in waiting {
@@ -487,7 +506,11 @@ impl LaneState {
                     effects.push(Effect::Commit(closing.op));
                 }
             }
-            Phase::Idle | Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Lost => {}
+            Phase::Idle
+            | Phase::Taking { .. }
+            | Phase::Claimed { .. }
+            | Phase::Reconciling { .. }
+            | Phase::Lost => {}
         }
     }
 
@@ -537,9 +560,11 @@ impl LaneState {
                 effects.push(Effect::Cancel(why));
             }
             Phase::Claimed { .. } => self.unclaim(UnclaimWhy::GoBack, effects),
+            Phase::Reconciling { .. } if deadline <= now.mono => self.leave_undecided(effects),
             Phase::Idle
             | Phase::Taking { .. }
             | Phase::Running(_)
+            | Phase::Reconciling { .. }
             | Phase::Closing(_)
             | Phase::Lost => {}
         }
@@ -563,6 +588,8 @@ fn request_of(event: &Event) -> Option<RequestNo> {
         | Event::Committed(_)
         | Event::CloseSteer { .. }
         | Event::Ended
+        | Event::Undecided { .. }
+        | Event::Reconciled { .. }
         | Event::Tick
         | Event::Subscribers(_)
         | Event::Stop(_) => None,

@@ -19,6 +19,7 @@ use turnlane_store::turn::{AcceptedTurn, EntryRow, ItemRow, Put};
 
 use super::approvals::Approvals;
 use super::event::CancelWhy;
+use super::fate::HandOver;
 use super::items::OpenItems;
 use super::rights::TurnRights;
 use super::rows;
@@ -28,9 +29,11 @@ use crate::ids;
 pub(crate) struct RunningTurn {
     /// What the store said when it began.
     pub accepted: AcceptedTurn,
+    /// The model it runs with; empty where its request cannot be read.
+    pub model: String,
     /// The lane's end of the channel to the engine; none once the engine was given up.
     pub end: Option<LaneEnd>,
-    /// The engine's task.
+    /// The engine's task, or the one that asks the engine.
     pub task: AbortHandle,
     /// Items that have begun and not ended.
     pub items: OpenItems,
@@ -62,8 +65,21 @@ pub(crate) struct RunningTurn {
     pub approvals: Approvals,
     /// When it has taken too long.
     pub timeout_at: Option<Instant>,
+    /// Whether a foreign engine may have seen it.
+    pub hand_over: HandOver,
+    /// Who began it.
+    pub begun_by: BegunBy,
     next_item_ord: i64,
     next_entry_ord: i64,
+}
+
+/// The worker that began a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BegunBy {
+    /// This one, which runs it.
+    ThisWorker,
+    /// One that is dead: the engine is asked what became of the turn.
+    DeadWorker,
 }
 
 /// A turn that its lane forgets has ended, whatever its engine thinks.
@@ -74,10 +90,11 @@ impl Drop for RunningTurn {
 }
 
 impl RunningTurn {
-    pub(crate) fn new(accepted: AcceptedTurn, end: LaneEnd, task: AbortHandle) -> Self {
+    pub(crate) fn new(accepted: AcceptedTurn, end: Option<LaneEnd>, task: AbortHandle) -> Self {
         let usage = accepted.thread.usage.as_ref();
         Self {
-            end: Some(end),
+            model: String::new(),
+            end,
             task,
             items: OpenItems::default(),
             put: Put::default(),
@@ -96,6 +113,8 @@ impl RunningTurn {
             rights: TurnRights::of(&accepted),
             approvals: Approvals::default(),
             timeout_at: None,
+            hand_over: HandOver::NotSent,
+            begun_by: BegunBy::ThisWorker,
             next_item_ord: accepted.next_item_ord,
             next_entry_ord: accepted.next_entry_ord,
             accepted,

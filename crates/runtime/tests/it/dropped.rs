@@ -47,6 +47,9 @@ impl Engine for Stutters {
             deltas: true,
             resume: true,
             fork: true,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::None,
         }
     }

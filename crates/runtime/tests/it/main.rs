@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod approvals;
+mod bindings;
 mod crash;
 mod drain;
 mod dropped;
 mod ephemeral;
+mod foreign;
 mod held;
 mod idle;
 mod large;

@@ -218,6 +218,7 @@ async fn first_turn(place: &Place, thread: ThreadId) -> (TurnRow, Vec<ItemRow>, 
 async fn take_away(place: &Place, worker: &str) {
     let worker: uuid::Uuid = worker.parse().unwrap();
     let deciding = Deciding::new(|found| Decision {
+        muted: false,
         turn_error: found.turn.map(|_| Json::from("{}".to_owned())),
         row: FoundFate::Done,
     });

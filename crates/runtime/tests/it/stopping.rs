@@ -225,6 +225,9 @@ impl Engine for Deaf {
             deltas: false,
             resume: true,
             fork: true,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::None,
         }
     }

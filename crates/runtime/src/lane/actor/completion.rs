@@ -3,7 +3,7 @@
 //! The invariant here: every item that began has ended before the turn has, and an end that could
 //! not be recorded is submitted again as it was, never made anew.
 
-use turnlane_engine::{OutcomeStatus, TurnOutcome};
+use turnlane_engine::{Accepted, OutcomeStatus, TurnOutcome};
 use turnlane_protocol::approval::Decision;
 use turnlane_protocol::notification::Decider;
 use turnlane_protocol::turn::{ItemsView, Turn, TurnStatus};
@@ -18,12 +18,14 @@ use crate::ids;
 use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
 use crate::lane::fate::{self, Ended, WorkerStop};
 use crate::lane::rows;
-use crate::lane::turn::RunningTurn;
+use crate::lane::turn::{BegunBy, RunningTurn};
 
 /// A turn that has ended, for what is told when its end is on disk.
 pub(super) struct EndedTurn {
     /// The turn as clients see it.
     pub turn: Turn,
+    /// The model it ran with.
+    pub model: String,
 }
 
 impl Actor {
@@ -108,7 +110,10 @@ impl Actor {
             at_ms: now_ms,
         }));
         let turn = ended_turn(running, &outcome, recorded.error, usage, now_ms);
-        self.ended = Some(Box::new(EndedTurn { turn }));
+        self.ended = Some(Box::new(EndedTurn {
+            turn,
+            model: running.model.clone(),
+        }));
     }
 
     /// Whether the stop of the worker ends the turn, and by which rules.
@@ -116,10 +121,14 @@ impl Actor {
         let Some(running) = &self.running else {
             return WorkerStop::No;
         };
+        let engine = self.shared.engines.get(&running.accepted.thread.engine);
+        let foreign = engine.is_some_and(|engine| engine.capabilities().foreign);
+        if running.begun_by == BegunBy::DeadWorker || foreign && is_cut_off(running) {
+            return WorkerStop::Foreign(running.hand_over);
+        }
         match running.cancelled {
             Some(CancelWhy::Shutdown) if self.forced => WorkerStop::Forced,
             Some(CancelWhy::Shutdown) => {
-                let engine = self.shared.engines.get(&running.accepted.thread.engine);
                 if engine.is_some_and(|engine| engine.continues()) {
                     WorkerStop::Graceful
                 } else {
@@ -155,13 +164,28 @@ impl Actor {
     }
 }
 
+/// Returns true if no client stopped the turn: the worker stops, or the engine lost its program.
+fn is_cut_off(running: &RunningTurn) -> bool {
+    let lost = |outcome: &TurnOutcome| !outcome.outcome_known;
+    match running.cancelled {
+        Some(CancelWhy::Shutdown) => true,
+        Some(CancelWhy::Interrupt | CancelWhy::Timeout) => false,
+        None => !running.cancelled_by_answer && running.outcome.as_ref().is_some_and(lost),
+    }
+}
+
 /// How the turn ended, seen by the lane: an engine that was told to stop and did not complete was
 /// interrupted, whatever it says.
 fn outcome_of(running: &mut RunningTurn, how: EndHow) -> TurnOutcome {
     let said = running.outcome.take();
     let mut outcome = match how {
         EndHow::Ended => said.unwrap_or_else(TurnOutcome::lost),
-        EndHow::Dropped => TurnOutcome::interrupted(),
+        // Nobody can say what an engine that was given up has done.
+        EndHow::Dropped => TurnOutcome {
+            accepted: Accepted::Unknown,
+            outcome_known: false,
+            ..TurnOutcome::interrupted()
+        },
     };
     if running.cancelled.is_some() && outcome.status == OutcomeStatus::Failed {
         outcome.status = OutcomeStatus::Interrupted;
@@ -176,7 +200,7 @@ fn outcome_of(running: &mut RunningTurn, how: EndHow) -> TurnOutcome {
     outcome
 }
 
-fn ended_turn(
+pub(super) fn ended_turn(
     running: &RunningTurn,
     outcome: &TurnOutcome,
     error: Option<TurnError>,

@@ -68,6 +68,7 @@ impl Actor {
             }
             Effect::RunHooks => self.run_hooks(),
             Effect::RunEngine => self.run_engine(),
+            Effect::AskEngine => self.ask_engine(),
             Effect::HandSteer(request) => self.hand_steer(request),
             Effect::CloseSteer(closing) => self.close_steer(closing),
             Effect::Cancel(why) => self.cancel(why),
@@ -103,6 +104,7 @@ impl Actor {
             Op::Steer(request) => self.commit_steer(request),
             Op::Append(request) => self.commit_append(request),
             Op::Complete { how, queue } => self.commit_complete(how, queue),
+            Op::Settle => self.commit_settle(),
             Op::Release => self.commit_release(),
         }
     }
@@ -456,13 +458,16 @@ impl Actor {
         let timeout = request.as_ref().ok().and_then(|(_, timeout)| *timeout);
         let timeout = timeout.or(self.shared.options.turn_timeout);
         let request = request.map(|(request, _)| request);
+        let model = request.as_ref().ok();
+        let model = model.map(|request| request.settings.model.clone());
         let taken = Taken::of(&accepted);
         crash::point("engine:before-run");
         let task = tokio::spawn(async move {
             let past = history.finish(&taken).await;
             request::run(engine, request, past, sink, control).await;
         });
-        let mut running = RunningTurn::new(*accepted, end, task.abort_handle());
+        let mut running = RunningTurn::new(*accepted, Some(end), task.abort_handle());
+        running.model = model.unwrap_or_default();
         if self.shared.options.turns == CallerRights::Confined {
             running.rights.caller = CallerRights::Confined;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use turnlane_engine::{BoxFuture, Said};
+use turnlane_engine::{BoxFuture, Reconciled, Said};
 use turnlane_store::StoreError;
 use turnlane_store::lane::LaneView;
 
@@ -34,6 +34,8 @@ pub(super) enum Input {
     Said(Vec<Said>),
     Slot(OwnedSemaphorePermit),
     Hooked(BeforeTurnVerdict),
+    /// The engine has said what became of a turn that a dead worker left.
+    Reconciled(Box<Reconciled>),
     Looked(Box<Result<LaneView, StoreError>>),
     Joined(Box<Joined>),
     Wake,
@@ -65,6 +67,7 @@ impl Actor {
             _ = hear(engine, &mut said), if room => Input::Said(said),
             permit = ready(&mut self.slot_wait) => Input::Slot(permit),
             verdict = ready(&mut self.hooks) => Input::Hooked(verdict),
+            answer = ready(&mut self.asking) => Input::Reconciled(Box::new(answer)),
             look = ready(&mut self.look) => Input::Looked(Box::new(look)),
             joined = any(joins) => Input::Joined(joined),
             () = std::future::ready(()), if tell => Input::TellQueue,

@@ -42,7 +42,14 @@ pub(super) enum Done {
         put: Box<Put>,
         reply: Option<Reply<Result<(), Fenced>>>,
     },
+    /// The mark that a foreign engine may see the turn.
+    Sent {
+        result: Result<(), StoreError>,
+        reply: Reply<Result<(), Fenced>>,
+    },
     Complete(Result<Changed<Row>, StoreError>),
+    /// The fate of a row that its engine was asked about.
+    Decide(Result<LaneView, StoreError>),
     Release(Result<(), StoreError>),
     Queue(QueueDone),
 }
@@ -93,7 +100,12 @@ impl Actor {
                 self.written(result, *put, reply);
                 return;
             }
+            Done::Sent { result, reply } => {
+                self.marked_sent(result, reply);
+                return;
+            }
             Done::Complete(result) => self.completed(result),
+            Done::Decide(result) => self.decided(result),
             Done::Settings(result) => {
                 match result {
                     Ok(settings) => self.tell(NoticeBody::Settings(settings)),
@@ -277,6 +289,7 @@ impl Actor {
             Ok(changed) => {
                 crash::point("complete:after-commit");
                 self.closing = None;
+                self.settled();
                 if !goes_on(&changed.lane) {
                     self.known.forget();
                 }
@@ -316,7 +329,12 @@ impl Actor {
     }
 
     /// What a failed operation means; the error is kept for whoever asked.
-    fn failed(&mut self, request: Option<RequestNo>, op: FailedOp, error: StoreError) -> Committed {
+    pub(super) fn failed(
+        &mut self,
+        request: Option<RequestNo>,
+        op: FailedOp,
+        error: StoreError,
+    ) -> Committed {
         if matches!(error, StoreError::Fenced) {
             return Committed::Fenced;
         }

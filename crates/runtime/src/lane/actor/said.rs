@@ -4,15 +4,17 @@
 //! is answered. Items and deltas go past the rules of the lane; only questions about steering and
 //! the end of the turn reach them.
 
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use turnlane_engine::{
-    ApprovalRequest, Decided, Event as Happened, Fenced, Reply, Said, ToolAnswer, TurnOutcome,
+    ApprovalRequest, Decided, Event as Happened, Fenced, HookPhase, Reply, Said, ToolAnswer,
+    TurnOutcome,
 };
 use turnlane_protocol::approval::{Decision, OfferedDecision};
-use turnlane_protocol::ids::ItemId;
+use turnlane_protocol::ids::{ItemId, ThreadId, TurnId};
 use turnlane_protocol::item::ThreadItem;
 use turnlane_protocol::notification::{
-    Decider, DeltaKind, ItemPlace, RateLimitsUpdated, ReasoningSummaryPartAdded,
+    Decider, DeltaKind, HookRunChanged, ItemPlace, RateLimitsUpdated, ReasoningSummaryPartAdded,
     ServerNotification, TerminalInteraction, ThreadTokenUsageUpdated, TurnDiffUpdated, TurnFailing,
     TurnPlanUpdated, Warning,
 };
@@ -55,7 +57,10 @@ impl Actor {
         match said {
             Said::Event(event) => self.happened(event),
             Said::Record(entries) => running.record(entries),
-            Said::Commit(reply) | Said::Accepted(reply) | Said::HandingOver { reply, .. } => {
+            Said::Commit(reply) => self.write(Level::Durable, Some(reply)),
+            Said::HandingOver { reply, .. } => self.mark_sent(reply),
+            Said::Accepted(reply) => {
+                crash::point("engine:handed-over");
                 self.write(Level::Durable, Some(reply));
             }
             Said::SaveState { state, reply } => {
@@ -196,6 +201,7 @@ impl Actor {
             Happened::RateLimits(rate_limits) => {
                 ServerNotification::RateLimitsUpdated(RateLimitsUpdated { rate_limits })
             }
+            Happened::Hook { phase, run } => hook_changed(thread_id, turn_id, phase, run),
         };
         self.tell_said(said);
     }
@@ -342,5 +348,23 @@ impl Actor {
         {
             self.tell_active();
         }
+    }
+}
+
+/// What is told of a hook of a foreign engine, under our ids.
+fn hook_changed(
+    thread_id: ThreadId,
+    turn_id: TurnId,
+    phase: HookPhase,
+    run: Map<String, Value>,
+) -> ServerNotification {
+    let changed = HookRunChanged {
+        thread_id: Some(thread_id),
+        turn_id: Some(turn_id),
+        run,
+    };
+    match phase {
+        HookPhase::Started => ServerNotification::HookStarted(changed),
+        HookPhase::Completed => ServerNotification::HookCompleted(changed),
     }
 }

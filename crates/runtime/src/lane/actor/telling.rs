@@ -16,6 +16,7 @@ use turnlane_store::queue::{QueueFrom, QueueQuery};
 use turnlane_store::turn::AcceptedTurn;
 
 use super::Actor;
+use super::completion::EndedTurn;
 use crate::ids;
 use crate::lane::approvals::Open;
 use crate::lane::rows;
@@ -179,7 +180,10 @@ impl Actor {
         let Some(ended) = self.ended.take() else {
             return;
         };
-        let turn = ended.turn;
+        let EndedTurn { turn, model } = *ended;
+        if let Some(used) = turn.usage.and_then(|usage| usage.turn) {
+            self.shared.tokens.add(&model, used);
+        }
         let thread_id = ids::wire_thread(self.thread);
         let failed = turn.status == TurnStatus::Failed;
         self.tell_status(if failed {

@@ -5,17 +5,20 @@
 //!
 //! What the store does with a fate is tested there.
 
+mod foreign;
+
 use turnlane_engine::TurnOutcome;
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::TurnId;
+use turnlane_store::lane::Paused;
 use turnlane_store::queue::{
     Back, Fate, OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Policies, Retry, Row, RowState,
 };
 use turnlane_store::turn::{PauseChange, PauseWhen, TurnStatus, WaitingChange};
 use uuid::Uuid;
 
-use super::{Ended, Recorded, WorkerStop, after_turn};
-use crate::lane::rows::{self, DIRECT, FANOUT};
+use super::{CONTEXT_EXHAUSTED, Ended, Recorded, WorkerStop, after_turn};
+use crate::lane::rows::{self, DIRECT, FANOUT, SHIM};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 /// A number in the middle: retries are neither early nor late, but for a rounding.
@@ -161,6 +164,27 @@ fn a_failure_without_a_word_is_recorded_as_unknown() {
     };
     let recorded = after(&row(), &lost);
     assert_eq!(recorded.error.unwrap().outcome_known, Some(false));
+}
+
+#[test]
+fn a_failure_with_an_unknown_outcome_goes_by_on_crash_and_not_by_on_error() {
+    let outcome = TurnOutcome {
+        outcome_known: false,
+        ..failed(ErrorKind::EngineCrashed)
+    };
+    let by = |on_crash| {
+        let policies = Policies {
+            on_crash,
+            on_error: OnError::Continue,
+            ..Policies::default()
+        };
+        after(&with(policies), &outcome)
+    };
+    let held = by(OnCrash::Block);
+    assert_eq!(held.status, TurnStatus::Failed);
+    assert_eq!(blocked(&held.fate).outcome_known, Some(false));
+    assert_eq!(by(OnCrash::Continue).fate, Fate::Done);
+    assert_eq!(by(OnCrash::Retry).fate, back(0, Back::Retry));
 }
 
 #[test]
@@ -451,6 +475,7 @@ fn a_limit_without_a_reset_backs_off_from_wait_to_wait() {
         assert_eq!(recorded.fate, back(until_ms, Back::Limit));
         let error = recorded.error.unwrap();
         assert_eq!(error.retry_at, Some(until_ms / 1_000));
+        assert_eq!(error.retry_estimated, Some(true));
         ((until_ms - NOW_MS) / 1_000, nth)
     };
     for kind in PASSING {
@@ -461,6 +486,22 @@ fn a_limit_without_a_reset_backs_off_from_wait_to_wait() {
     }
     assert_eq!(until(&ErrorKind::Quota, 2, 0), (300, 3));
     assert_eq!(until(&ErrorKind::EngineUnavailable, 7, 7), (30, 8));
+}
+
+#[test]
+fn an_exhausted_context_pauses_the_lane_of_a_shim_and_no_other() {
+    let outcome = failed(ErrorKind::ContextExhausted);
+    let recorded = after(&from(SHIM), &outcome);
+    assert_eq!(recorded.fate, Fate::Done);
+    let paused = Paused {
+        reason: CONTEXT_EXHAUSTED.to_owned(),
+        by: None,
+        since_ms: NOW_MS,
+    };
+    let when = PauseWhen::Always;
+    assert_eq!(recorded.pause, PauseChange::Begin { paused, when });
+    assert_eq!(after(&row(), &outcome).pause, PauseChange::Keep);
+    assert_eq!(after(&from(DIRECT), &outcome).pause, PauseChange::Keep);
 }
 
 #[test]

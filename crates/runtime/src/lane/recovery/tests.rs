@@ -1,10 +1,15 @@
 //! What a dead worker left, line by line of the contract's table.
 //!
-//! The invariant here: one test per line that applies to engines without a history of their own,
-//! and to foreign ones that cannot be asked.
+//! The invariant here: one test per line, for engines whose history is ours, for foreign engines that
+//! this worker can ask, and for those that only others can.
 //!
 //! Which workers are dead, and that a decision is recorded whole, is tested in the store.
 
+use std::sync::Arc;
+
+use turnlane_engine::{
+    BoxFuture, Capabilities, Engine, Sink, TurnControl, TurnOutcome, TurnRequest, UsageKind,
+};
 use turnlane_protocol::turn_error::{ErrorKind, TurnError};
 use turnlane_store::queue::{OnCrash, Policies, Row, RowState};
 use turnlane_store::recovery::{Decision, Found, FoundFate, Loss};
@@ -12,7 +17,7 @@ use turnlane_store::turn::{TurnRow, TurnStatus};
 use turnlane_store::{Json, TurnId};
 use uuid::Uuid;
 
-use super::deciding;
+use super::{EngineDoubt, Histories, after_asking, deciding};
 use crate::lane::rows::{self, DIRECT, FANOUT};
 
 const LOSSES_MAX: u32 = 3;
@@ -60,9 +65,14 @@ fn turn(status: TurnStatus) -> TurnRow {
 }
 
 fn decided(row: &Row, turn: Option<&TurnRow>) -> Decision {
-    deciding(LOSSES_MAX, NOW_MS).decide(Found {
+    let histories = Histories::of([].into_iter(), 32);
+    decided_by(histories, "native", row, turn)
+}
+
+fn decided_by(histories: Histories, engine: &str, row: &Row, turn: Option<&TurnRow>) -> Decision {
+    deciding(Arc::new(histories), LOSSES_MAX, NOW_MS).decide(Found {
         thread: Uuid::from_u128(9).into(),
-        engine: "native",
+        engine,
         row,
         turn,
     })
@@ -85,9 +95,7 @@ fn blocked(fate: &FoundFate) -> String {
             assert_ne!(*turn, reserved());
             text(failure)
         }
-        FoundFate::Done | FoundFate::Back { .. } | FoundFate::Cancel | FoundFate::Ask => {
-            panic!("not blocked: {fate:?}")
-        }
+        other => panic!("not blocked: {other:?}"),
     }
 }
 
@@ -98,9 +106,7 @@ fn back(fate: &FoundFate) -> Loss {
             assert_ne!(*turn, reserved());
             *loss
         }
-        FoundFate::Done | FoundFate::Block { .. } | FoundFate::Cancel | FoundFate::Ask => {
-            panic!("not back: {fate:?}")
-        }
+        other => panic!("not back: {other:?}"),
     }
 }
 
@@ -168,6 +174,7 @@ fn a_started_row_whose_turn_has_ended_is_done() {
         let turn = turn(status);
         let expected = Decision {
             turn_error: None,
+            muted: false,
             row: FoundFate::Done,
         };
         assert_eq!(decided(&started(OnCrash::Retry), Some(&turn)), expected);
@@ -225,4 +232,168 @@ fn a_row_that_a_foreign_engine_may_have_goes_by_on_crash() {
     assert_eq!(blocked(&by(OnCrash::Block)), text);
     assert_eq!(by(OnCrash::Continue), FoundFate::Done);
     assert_eq!(back(&by(OnCrash::Retry)), Loss::Retry);
+}
+
+/// An engine that is known by its name and runs nothing.
+struct Named(&'static str);
+
+impl Engine for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            approvals: false,
+            steer: false,
+            deltas: false,
+            resume: true,
+            fork: false,
+            compact: false,
+            revert: false,
+            foreign: true,
+            usage: UsageKind::None,
+        }
+    }
+
+    fn run_turn(
+        &self,
+        _request: TurnRequest,
+        _events: Sink,
+        _control: TurnControl,
+    ) -> BoxFuture<'static, TurnOutcome> {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn with_codex(max_running: usize) -> Histories {
+    let engine: Arc<dyn Engine> = Arc::new(Named("codex"));
+    Histories::of([&engine].into_iter(), max_running)
+}
+
+const BOOT: &str = "this boot";
+
+fn handed_over(on_crash: OnCrash) -> Row {
+    Row {
+        sent: true,
+        sent_boot: Some(BOOT.to_owned()),
+        ..started(on_crash)
+    }
+}
+
+fn outcome_known(decision: &Decision) -> Option<bool> {
+    let error: TurnError = rows::read(decision.turn_error.as_ref().unwrap()).unwrap();
+    assert_eq!(error.message, "server stopped");
+    error.outcome_known
+}
+
+#[test]
+fn a_turn_that_was_handed_to_a_foreign_engine_is_asked_about() {
+    let turn = turn(TurnStatus::InProgress);
+    for state in [RowState::Started, RowState::Reconcile] {
+        let row = Row {
+            state,
+            ..handed_over(OnCrash::Retry)
+        };
+        let decision = decided_by(with_codex(32), "codex", &row, Some(&turn));
+        assert_eq!((decision.row, decision.turn_error), (FoundFate::Ask, None));
+    }
+}
+
+#[test]
+fn a_turn_that_no_foreign_engine_saw_is_muted_and_its_row_waits_again() {
+    let turn = turn(TurnStatus::InProgress);
+    let row = started(OnCrash::Block);
+    let decision = decided_by(with_codex(32), "codex", &row, Some(&turn));
+    assert!(decision.muted);
+    assert_eq!(outcome_known(&decision), None);
+    assert_eq!(back(&decision.row), Loss::Counted);
+    let third = Row { losses: 2, ..row };
+    let decision = decided_by(with_codex(32), "codex", &third, Some(&turn));
+    let poison = "queued turn was claimed 3 times and its worker died each time";
+    assert_eq!(blocked(&decision.row), poison);
+    let direct = Row {
+        source: DIRECT.into(),
+        ..started(OnCrash::Block)
+    };
+    let decision = decided_by(with_codex(32), "codex", &direct, Some(&turn));
+    assert_eq!((decision.muted, decision.row), (false, FoundFate::Done));
+}
+
+#[test]
+fn a_desk_and_a_worker_without_the_engine_leave_its_turns_alone() {
+    let turn = turn(TurnStatus::InProgress);
+    for row in [handed_over(OnCrash::Block), started(OnCrash::Block)] {
+        for histories in [with_codex(0), Histories::of([].into_iter(), 32)] {
+            let decision = decided_by(histories, "codex", &row, Some(&turn));
+            assert_eq!(
+                (decision.row, decision.turn_error),
+                (FoundFate::Leave, None)
+            );
+        }
+    }
+}
+
+#[test]
+fn what_needs_no_engine_is_decided_without_it() {
+    let nobody = || Histories::of([].into_iter(), 32);
+    let ended = turn(TurnStatus::Completed);
+    let row = handed_over(OnCrash::Block);
+    let decision = decided_by(nobody(), "codex", &row, Some(&ended));
+    assert_eq!(decision.row, FoundFate::Done);
+    let decision = decided_by(nobody(), "codex", &claimed(), None);
+    assert_eq!(back(&decision.row), Loss::Counted);
+    // A worker without the native engine still knows where its history is.
+    let running = turn(TurnStatus::InProgress);
+    let row = started(OnCrash::Block);
+    blocked(&decided_by(nobody(), "native", &row, Some(&running)).row);
+}
+
+#[test]
+fn a_person_who_frees_a_lane_has_its_turn_decided_without_the_engine() {
+    let turn = turn(TurnStatus::InProgress);
+    let freed = |row: &Row| decided_by(Histories::without_engines(), "codex", row, Some(&turn));
+    let decision = freed(&handed_over(OnCrash::Block));
+    assert_eq!(outcome_known(&decision), Some(false));
+    let text = "queued turn dispatch was interrupted while app-server restarted";
+    assert_eq!(blocked(&decision.row), text);
+    let decision = freed(&started(OnCrash::Block));
+    assert!(decision.muted);
+    assert_eq!(back(&decision.row), Loss::Counted);
+}
+
+#[test]
+fn a_turn_that_its_engine_never_got_is_as_if_it_had_not_begun() {
+    let row = handed_over(OnCrash::Block);
+    let decision = after_asking(&row, EngineDoubt::Absent, BOOT, LOSSES_MAX, NOW_MS);
+    assert!(decision.muted);
+    assert_eq!(back(&decision.row), Loss::Counted);
+    let direct = Row {
+        source: DIRECT.into(),
+        ..row
+    };
+    let decision = after_asking(&direct, EngineDoubt::Absent, BOOT, LOSSES_MAX, NOW_MS);
+    assert_eq!((decision.muted, decision.row), (false, FoundFate::Done));
+}
+
+#[test]
+fn a_turn_that_is_absent_after_another_boot_or_unknown_goes_by_on_crash() {
+    let cases = [
+        (EngineDoubt::Absent, "another boot"),
+        (EngineDoubt::Absent, ""),
+        (EngineDoubt::Unknown, BOOT),
+    ];
+    for (doubt, boot) in cases {
+        let by = |on_crash| {
+            let row = handed_over(on_crash);
+            let decision = after_asking(&row, doubt, boot, LOSSES_MAX, NOW_MS);
+            assert!(!decision.muted);
+            assert_eq!(outcome_known(&decision), Some(false));
+            decision.row
+        };
+        let text = "queued turn dispatch was interrupted while app-server restarted";
+        assert_eq!(blocked(&by(OnCrash::Block)), text);
+        assert_eq!(by(OnCrash::Continue), FoundFate::Done);
+        assert_eq!(back(&by(OnCrash::Retry)), Loss::Retry);
+    }
 }

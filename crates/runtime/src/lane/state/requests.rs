@@ -29,6 +29,7 @@ impl LaneState {
             Phase::Taking { .. }
             | Phase::Claimed { .. }
             | Phase::Running(_)
+            | Phase::Reconciling { .. }
             | Phase::Closing(_) => match how {
                 StartHow::OrQueue => effects.push(Effect::Commit(Op::Append(request))),
                 StartHow::OrReject => effects.push(Effect::Answer(request, Answer::Busy)),
@@ -82,7 +83,7 @@ impl LaneState {
 
     pub(super) fn steer(&mut self, request: RequestNo, turn: TurnId, effects: &mut Vec<Effect>) {
         let answer = match &self.phase {
-            Phase::Taking { .. } | Phase::Claimed { .. } => {
+            Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Reconciling { .. } => {
                 self.keep(Event::Steer { request, turn }, effects);
                 return;
             }
@@ -115,7 +116,7 @@ impl LaneState {
         let active = self.active_turn();
         let other = active.filter(|active| turn.is_some_and(|turn| turn != *active));
         let answer = match (&mut self.phase, other) {
-            (Phase::Taking { .. } | Phase::Claimed { .. }, _) => {
+            (Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Reconciling { .. }, _) => {
                 self.keep(event, effects);
                 return;
             }

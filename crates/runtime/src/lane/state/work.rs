@@ -102,7 +102,7 @@ impl LaneState {
     }
 
     /// Whether rows wait that this lane may claim sooner or later.
-    fn has_rows(&self) -> bool {
+    pub(super) fn has_rows(&self) -> bool {
         let claimable = |look: Look| {
             matches!(look.head, HeadLook::Due(_))
                 && !look.paused
@@ -124,7 +124,7 @@ impl LaneState {
         }
     }
 
-    fn unload(&mut self, why: Unload, effects: &mut Vec<Effect>) {
+    pub(super) fn unload(&mut self, why: Unload, effects: &mut Vec<Effect>) {
         if self.slot != Slot::None {
             self.slot = Slot::None;
             effects.push(Effect::GiveSlot);
@@ -154,6 +154,11 @@ impl LaneState {
             Phase::Closing(closing) => Wake {
                 wall_ms: None,
                 mono: closing.retry_at,
+            },
+            Phase::Reconciling { .. } => Wake {
+                wall_ms: None,
+                // A thread that is closed waits for the answer.
+                mono: self.stopping.filter(|_| self.stop != StopWhy::Close),
             },
             Phase::Taking { .. } | Phase::Claimed { .. } | Phase::Lost => Wake::default(),
         };

@@ -17,13 +17,16 @@ use turnlane_engine::{BoxFuture, Engine};
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_runtime::{
-    AddTurn, AfterInterrupt, BeforeTurn, BeforeTurnVerdict, Bound, Clock, CreateThread, Error,
-    Handle, Options, Reply, Runtime, StartAnswer, StartHow, StartRequest, SystemClock, this_worker,
+    AddTurn, AfterInterrupt, BeforeTurn, BeforeTurnVerdict, Bound, Clock, CreateThread, Drain,
+    Error, Handle, Options, Reply, Runtime, StartAnswer, StartHow, StartRequest, SystemClock,
+    this_worker,
 };
 use turnlane_store::Store;
 use turnlane_store::queue::{Appended, MoveTo, OnCrash, Policies, Row};
 use turnlane_store::sqlite::SqliteStore;
+use turnlane_store::thread::BoundThread;
 
+use super::foreign::{Answers, Foreign, Obeys};
 use super::log::{Log, Logged};
 use crate::support;
 
@@ -33,6 +36,22 @@ pub(crate) const DATABASE: &str = "TURNLANE_CRASH_DATABASE";
 pub(crate) const SCRIPT: &str = "TURNLANE_CRASH_SCRIPT";
 /// Set in a child that is asked before each turn: `go`, or `hang` to never answer.
 pub(crate) const HOOKS: &str = "TURNLANE_CRASH_HOOKS";
+
+/// In place of a script: the engine is another program, and texts say where its turns hang.
+pub(crate) const FOREIGN: &str = "foreign";
+/// In place of a script: the engine is another program that answers every turn.
+pub(crate) const FOREIGN_AFTER: &str = "foreign after";
+/// In place of a script: the worker has that engine and runs nothing.
+pub(crate) const DESK: &str = "foreign desk";
+
+/// What the foreign engine obeys that stands in place of a script; none for a script.
+fn foreign(script: &str) -> Option<Obeys> {
+    match script {
+        FOREIGN => Some(Obeys::Texts),
+        FOREIGN_AFTER | DESK => Some(Obeys::Nothing),
+        _ => None,
+    }
+}
 
 /// How many lines of the parent wait at most; then the parent does.
 const LINES_MAX: usize = 1_024;
@@ -66,20 +85,33 @@ async fn serve(database: &Path) {
     let store = SqliteStore::open(turnlane_store::sqlite::Options::new(database, worker)).unwrap();
     let log = Log::open(&database.with_extension("log"));
     let script = std::env::var(SCRIPT).unwrap();
-    let script = Script::parse("child.yaml", &script, AbortSteps::Refused).unwrap();
-    let inner = Scripted::new(script, Arc::new(|| SystemClock.now_ms()));
-    let gates = inner.gates();
-    let engine: Arc<dyn Engine> = Arc::new(Logged {
-        inner,
-        log: log.clone(),
-    });
+    let mut gates = Gates::default();
+    let engine: Arc<dyn Engine> = if let Some(obeys) = foreign(&script) {
+        Arc::new(Foreign::beside(database, obeys, Answers::FromHistory))
+    } else {
+        let script = Script::parse("child.yaml", &script, AbortSteps::Refused).unwrap();
+        let inner = Scripted::new(script, Arc::new(|| SystemClock.now_ms()));
+        gates = inner.gates();
+        Arc::new(Logged {
+            inner,
+            log: log.clone(),
+        })
+    };
+    let name = engine.name().to_owned();
     let before_turn = std::env::var(HOOKS).ok().map(|mode| {
         let hook: Arc<dyn BeforeTurn> = Arc::new(Hook { log, mode });
         hook
     });
+    let usual = Options::default();
     let options = Options {
         before_turn,
-        ..Options::default()
+        max_running: if script == DESK { 0 } else { usual.max_running },
+        drain: if script == DESK {
+            Drain::Loaded
+        } else {
+            usual.drain
+        },
+        ..usual
     };
     let store: Arc<dyn Store> = Arc::new(store);
     let runtime = Runtime::start(store, vec![engine], Arc::new(SystemClock), options)
@@ -89,6 +121,7 @@ async fn serve(database: &Path) {
     let child = Child {
         runtime: Arc::clone(&runtime),
         handle: runtime.handle(),
+        engine: name,
         gates,
     };
     let mut lines = stdin_lines();
@@ -135,6 +168,8 @@ impl BeforeTurn for Hook {
 struct Child {
     runtime: Arc<Runtime>,
     handle: Handle,
+    /// The engine of the threads that it makes.
+    engine: String,
     gates: Gates,
 }
 
@@ -142,6 +177,14 @@ fn params(client: &str, text: &str) -> TurnStartParams {
     TurnStartParams {
         client_user_message_id: Some(client.to_owned()),
         ..support::params(text)
+    }
+}
+
+/// A thread that is found by this name.
+fn bound(key: &str) -> CreateThread {
+    CreateThread {
+        binding: Some(key.to_owned()),
+        ..CreateThread::new("scripted", support::settings())
     }
 }
 
@@ -159,9 +202,22 @@ impl Child {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             [number, "thread"] => {
-                let create = CreateThread::new("scripted", support::settings());
+                let create = CreateThread::new(self.engine.as_str(), support::settings());
                 let made = self.handle.create_thread(create).await;
                 answer(number, made, |row| row.id.to_string());
+            }
+            [number, "bind", key] => {
+                let made = self.handle.bind(bound(key)).await;
+                answer(number, made, |made| match made {
+                    BoundThread::Made(row) | BoundThread::Existing(row) => row.id.to_string(),
+                });
+            }
+            [number, "supersede", old, key] => {
+                let made = self
+                    .handle
+                    .supersede(old.parse().unwrap(), bound(key))
+                    .await;
+                answer(number, made, |made| made.thread.id.to_string());
             }
             [number, "worker"] => {
                 let worker = self.handle.store().worker();

@@ -55,6 +55,16 @@ impl Log {
             .unwrap();
     }
 
+    /// An engine takes the turn at this place: process, thread, turn.
+    pub(crate) fn begin(&self, place: &str, client: &str) {
+        self.line(&format!("begin {place} {}", plain(client)));
+    }
+
+    /// The engine is done with the turn at this place.
+    pub(crate) fn end(&self, place: &str) {
+        self.line(&format!("end {place}"));
+    }
+
     pub(crate) fn hook(&self, client: &str) {
         self.line(&format!("hook {client}"));
     }
@@ -170,8 +180,7 @@ impl<E: Engine> Engine for Logged<E> {
             request.thread_id,
             request.turn_id
         );
-        let client = plain(&request.client_id);
-        self.log.line(&format!("begin {place} {client}"));
+        self.log.begin(&place, &request.client_id);
         let ending = Ending {
             log: self.log.clone(),
             text: format!("end {place}"),

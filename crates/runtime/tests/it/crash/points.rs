@@ -4,7 +4,7 @@
 //! while nobody serves it, and what is there when the next worker has come to rest. Nothing else may
 //! be there: lane, rows, turns, items and model calls are compared as a whole.
 //!
-//! The cases are in `table`; points of foreign engines are not among them, as there are none yet.
+//! The cases are in `table`; those of foreign engines run against a double of one.
 
 mod table;
 
@@ -50,6 +50,8 @@ enum At {
     /// Killed by the parent behind the last step; its successor dies at this named point of its
     /// recovery.
     Recovery(&'static str),
+    /// The same, and the successor serves before it dies: its start does not wait for an engine.
+    Reconcile(&'static str),
 }
 
 /// What stands between claim and acceptance in the first child.
@@ -61,6 +63,33 @@ enum Hooks {
     Go,
     /// A hook that never answers.
     Hang,
+}
+
+/// The engine of a case.
+#[derive(Clone, Copy, Debug)]
+enum EngineOf {
+    /// It plays a script.
+    Scripted,
+    /// It is another program with a history of its own.
+    Foreign,
+}
+
+impl EngineOf {
+    /// What the child plays that dies.
+    fn first(self) -> &'static str {
+        match self {
+            Self::Scripted => SCRIPT,
+            Self::Foreign => child::FOREIGN,
+        }
+    }
+
+    /// What the child plays that comes after it.
+    fn after(self) -> &'static str {
+        match self {
+            Self::Scripted => AFTER,
+            Self::Foreign => child::FOREIGN_AFTER,
+        }
+    }
 }
 
 /// What is known about the answer to the last step.
@@ -78,6 +107,7 @@ struct Case {
     says: &'static str,
     at: At,
     hooks: Hooks,
+    engine: EngineOf,
     /// What the first child is told; `until ...` waits for something instead. The last one may stay
     /// unanswered.
     steps: &'static [&'static str],
@@ -94,6 +124,13 @@ struct Case {
 #[tokio::test]
 async fn after_every_crash_point_the_next_worker_finds_what_is_promised() {
     for case in table::CASES.iter().copied().flatten() {
+        crash(case).await;
+    }
+}
+
+#[tokio::test]
+async fn after_every_crash_point_of_a_foreign_engine_its_history_decides() {
+    for case in table::FOREIGN_CASES.iter().copied().flatten() {
         crash(case).await;
     }
 }
@@ -146,13 +183,21 @@ async fn crash(case: &Case) {
     }
     lane.compare(case, "left", case.left).await;
     if let At::Recovery(point) = case.at {
-        let spec = lane.place.child(AFTER).env("TURNLANE_CRASH_AT", point);
+        let spec = lane.place.child(case.engine.after());
+        let spec = spec.env("TURNLANE_CRASH_AT", point);
         let mut second = lane.place.start(spec);
         assert!(!second.ready().await, "{}: it serves", case.says);
         second.dies().await;
     }
+    if let At::Reconcile(point) = case.at {
+        let spec = lane.place.child(case.engine.after());
+        let mut second = lane.place.start(spec.env("TURNLANE_CRASH_AT", point));
+        // Either way: the engine may answer before the child says that it serves.
+        second.ready().await;
+        second.dies().await;
+    }
     let spec = match case.hooks {
-        Hooks::None => lane.place.child(AFTER),
+        Hooks::None => lane.place.child(case.engine.after()),
         Hooks::Go | Hooks::Hang => lane.place.child(AFTER).env(child::HOOKS, "go"),
     };
     let mut next = lane.place.start(spec);
@@ -183,7 +228,7 @@ impl Lane {
     /// A lane made by a child that stopped in order.
     async fn new(case: &Case) -> Self {
         let place = Place::new();
-        let mut maker = place.start(place.child(AFTER));
+        let mut maker = place.start(place.child(case.engine.after()));
         assert!(maker.ready().await, "{}", case.says);
         let thread = maker.done("thread").await.parse().unwrap();
         maker.stop().await;
@@ -196,7 +241,7 @@ impl Lane {
 
     /// The life of the child that dies; whether its last step was answered.
     async fn first_life(&mut self, case: &Case) -> bool {
-        let mut spec = self.place.child(SCRIPT);
+        let mut spec = self.place.child(case.engine.first());
         spec = match case.hooks {
             Hooks::None => spec,
             Hooks::Go => spec.env(child::HOOKS, "go"),
@@ -231,7 +276,7 @@ impl Lane {
     async fn end(&self, case: &Case, mut child: Serving) {
         match case.at {
             At::Point(_) => child.dies().await,
-            At::Kill | At::Recovery(_) => child.kill().await,
+            At::Kill | At::Recovery(_) | At::Reconcile(_) => child.kill().await,
         };
     }
 
@@ -271,6 +316,11 @@ impl Lane {
             Some(("item", kind)) => {
                 let items = support::items(self.place.store.as_ref(), self.thread).await;
                 items.iter().any(|item| item.kind == kind)
+            }
+            Some(("call", client)) => {
+                let called =
+                    |line: &Line| matches!(line, Line::Begin { client: c, .. } if c == client);
+                self.place.log().iter().any(called)
             }
             Some(("hook", client)) => self.place.log().contains(&Line::Hook {
                 client: client.to_owned(),

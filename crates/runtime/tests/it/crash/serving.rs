@@ -37,7 +37,7 @@ impl Place {
         Self { folder, store }
     }
 
-    fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.folder.path().join("turnlane.db")
     }
 

@@ -24,6 +24,7 @@ const ADDS: usize = 64;
 /// Another worker takes the lane of a turn that runs; the owner does not know yet.
 async fn take_away(home: &Home, world: &World) {
     let deciding = Deciding::new(|_| Decision {
+        muted: false,
         turn_error: Some("{}".to_owned().into()),
         row: FoundFate::Done,
     });

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::moves::{Bounds, End, Family, Move};
 use super::watch::Broken;
 use super::world::{Ask, Named, Node, OpIs, RowIs, SlotIs};
-use crate::lane::event::HookVerdict;
+use crate::lane::event::{AfterReconcile, HookVerdict};
 
 /// How a state was reached.
 struct Trail {
@@ -101,6 +101,9 @@ fn fair_step(node: &Node) -> Option<Move> {
     if world.hooks {
         return Some(Move::Hook(HookVerdict::Go));
     }
+    if world.asking {
+        return Some(Move::Reconciled(AfterReconcile::Stay));
+    }
     if world.engine.is_some() {
         return Some(Move::Ended);
     }
@@ -167,8 +170,11 @@ const QUEUES: [&[RowIs]; 6] = [
 const BEGAN: Move = Move::End(End::Began { steerable: true });
 
 /// Ways into the middle of things, on a lane with two rows.
-const WAYS_IN: [&[Move]; 9] = [
+const WAYS_IN: [&[Move]; 12] = [
     &[Move::Look, Move::Slot],
+    &[Move::Left, KEPT],
+    &[Move::Ask(Ask::OrSteer), Move::Left, INTERRUPT],
+    &[Move::Left, Move::Reconciled(AfterReconcile::Leave)],
     &[Move::Look, Move::Slot, Move::End(End::Claimed)],
     &[Move::Look, Move::Slot, BEGAN],
     &[Move::Ask(Ask::OrSteer), BEGAN],
@@ -225,6 +231,7 @@ const EVERYTHING: &[Family] = &[
     Family::Stop,
     Family::Faults,
     Family::Hooks,
+    Family::DeadWorkers,
 ];
 
 #[test]
@@ -234,8 +241,8 @@ fn whatever_happens_to_a_lane_that_was_just_loaded_keeps_the_rules() {
         asked_max: 3,
     };
     let at_least = Seen {
-        states: 43_000,
-        steps: 930_000,
+        states: 95_000,
+        steps: 2_300_000,
     };
     explored(QUEUES.map(Node::new).into(), &bounds, 5, &at_least);
 }
@@ -247,8 +254,8 @@ fn whatever_happens_in_the_middle_of_things_keeps_the_rules() {
         asked_max: 3,
     };
     let at_least = Seen {
-        states: 18_000,
-        steps: 400_000,
+        states: 28_000,
+        steps: 680_000,
     };
     explored(middles(), &bounds, 4, &at_least);
 }
@@ -309,4 +316,30 @@ fn every_interleaving_of_a_stop_with_requests_keeps_the_rules() {
         steps: 660_000,
     };
     explored(QUEUES.map(Node::new).into(), &bounds, 7, &at_least);
+}
+
+#[test]
+fn every_interleaving_around_a_dead_workers_turn_keeps_the_rules() {
+    let bounds = Bounds {
+        families: &[
+            Family::Starts,
+            Family::Steers,
+            Family::Interrupts,
+            Family::Stop,
+            Family::Faults,
+            Family::Listeners,
+            Family::DeadWorkers,
+        ],
+        asked_max: 2,
+    };
+    let at_least = Seen {
+        states: 75_000,
+        steps: 850_000,
+    };
+    let left = |rows: &[RowIs]| {
+        let mut node = Node::new(rows);
+        node.step(Move::Left).unwrap();
+        node
+    };
+    explored(QUEUES.map(left).into(), &bounds, 6, &at_least);
 }

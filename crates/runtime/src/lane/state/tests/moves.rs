@@ -8,7 +8,7 @@
 use super::world::{
     AFTER_MS, Ask, BEFORE_MS, GRACE, Named, Node, OpIs, Place, RowIs, SlotIs, Stays, Waits,
 };
-use crate::lane::event::{HookVerdict, StopHow};
+use crate::lane::event::{AfterReconcile, HookVerdict, StopHow};
 
 /// At most so many rows wait.
 pub(super) const ROWS_MAX: usize = 2;
@@ -23,6 +23,10 @@ pub(super) enum Move {
     Look,
     Slot,
     Hook(HookVerdict),
+    /// A dead worker left a turn that only its engine can decide about.
+    Left,
+    /// That engine has answered.
+    Reconciled(AfterReconcile),
     End(End),
     /// The engine would end the turn.
     CloseSteer,
@@ -84,6 +88,7 @@ pub(super) enum Family {
     Stop,
     Faults,
     Hooks,
+    DeadWorkers,
 }
 
 /// What bounds an exploration.
@@ -119,6 +124,13 @@ impl Node {
         }
         if world.hooks {
             moves.extend([HookVerdict::Go, HookVerdict::Block].map(Move::Hook));
+        }
+        if world.asking {
+            let then = [AfterReconcile::Stay, AfterReconcile::Leave];
+            moves.extend(then.map(Move::Reconciled));
+        }
+        if bounds.has(Family::DeadWorkers) && world.place == Place::Free {
+            moves.push(Move::Left);
         }
         if let Some(engine) = &world.engine {
             moves.push(Move::Ended);
@@ -215,6 +227,14 @@ impl Node {
         let began = [true, false].map(|steerable| End::Began { steerable });
         let mut ends = Vec::new();
         match *op {
+            // The store lets nothing begin beside a turn that is undecided.
+            OpIs::Start(no) if world.place == Place::Undecided => {
+                if ask(no).is_some_and(|asked| asked.ask == Ask::OrQueue) {
+                    ends.push(End::Settled);
+                }
+                ends.push(End::NotNow);
+            }
+            OpIs::Claim { .. } if world.place == Place::Undecided => ends.push(End::NotNow),
             OpIs::Start(no) => {
                 let queues = ask(no).is_some_and(|asked| asked.ask == Ask::OrQueue);
                 if !queues || world.rows.is_empty() {
@@ -245,6 +265,11 @@ impl Node {
             OpIs::Complete { .. } => ends.extend([
                 End::Closed(None, world.waits),
                 End::Closed(Some(RowIs::Future), Waits::Until),
+                End::Closed(Some(RowIs::Held), world.waits),
+            ]),
+            OpIs::Settle => ends.extend([
+                End::Closed(None, world.waits),
+                End::Closed(Some(RowIs::Due), world.waits),
                 End::Closed(Some(RowIs::Held), world.waits),
             ]),
             OpIs::Steer(_) if world.ended => return vec![End::Failed],

@@ -27,13 +27,31 @@ fn long_random_paths_keep_the_rules() {
     // The worker rarely stops and the lane is rarely lost: a path ends there.
     let all = Bounds {
         families: &[
-            Starts, Steers, Interrupts, Queue, Holds, Clock, Listeners, Stop, Faults, Hooks,
+            Starts,
+            Steers,
+            Interrupts,
+            Queue,
+            Holds,
+            Clock,
+            Listeners,
+            Stop,
+            Faults,
+            Hooks,
+            DeadWorkers,
         ],
         asked_max: 8,
     };
     let living = Bounds {
         families: &[
-            Starts, Steers, Interrupts, Queue, Holds, Clock, Listeners, Hooks,
+            Starts,
+            Steers,
+            Interrupts,
+            Queue,
+            Holds,
+            Clock,
+            Listeners,
+            Hooks,
+            DeadWorkers,
         ],
         asked_max: 8,
     };

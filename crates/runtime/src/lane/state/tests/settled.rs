@@ -18,7 +18,7 @@ impl Node {
         let world = &self.world;
         let takes = world.ops.iter().filter(|op| op.takes_or_closes()).count();
         must!(
-            takes + usize::from(world.engine.is_some()) <= 1,
+            takes + usize::from(world.engine.is_some()) + usize::from(world.asking) <= 1,
             "single flight"
         );
         if world.ended {
@@ -72,7 +72,8 @@ impl Node {
             | OpIs::Claim { .. }
             | OpIs::Accept
             | OpIs::Unclaim(_)
-            | OpIs::Complete { .. } => None,
+            | OpIs::Complete { .. }
+            | OpIs::Settle => None,
         }));
         match &self.lane.phase {
             Phase::Taking { request, .. } | Phase::Claimed { request } => {
@@ -86,7 +87,7 @@ impl Node {
                 known.extend(closing.interrupts.iter().map(|request| request.0));
                 known.extend(closing.request.map(|request| request.0));
             }
-            Phase::Idle | Phase::Lost => {}
+            Phase::Idle | Phase::Reconciling { .. } | Phase::Lost => {}
         }
         let mut asked: Vec<u64> = self.world.asked.iter().map(|asked| asked.no).collect();
         known.sort_unstable();
@@ -106,7 +107,11 @@ impl Node {
                 (None, None) => {}
             }
         }
-        let nothing = world.ops.iter().all(|op| !op.takes_or_closes()) && !world.hooks;
+        if let (true, true, Some(at)) = (world.asking, world.worker_stops, world.stop_at) {
+            must!(by(at), "a worker that stops does not wait for an engine");
+        }
+        let nothing = world.ops.iter().all(|op| !op.takes_or_closes());
+        let nothing = nothing && !world.hooks && !world.asking;
         if world.place != Place::Free && world.engine.is_none() && nothing {
             must!(
                 world.wake_mono.is_some(),

@@ -43,6 +43,11 @@ impl Node {
                 self.world.hooks = false;
                 (Cause::Other, Event::Hooked(verdict))
             }
+            Move::Left => (Cause::Other, self.left()),
+            Move::Reconciled(then) => {
+                self.world.asking = false;
+                (Cause::Other, Event::Reconciled { then })
+            }
             Move::End(end) => return self.end(end),
             Move::CloseSteer => {
                 let waiting = self
@@ -100,6 +105,18 @@ impl Node {
         self.carry_out(cause, &effects)?;
         self.shift_back();
         Ok(())
+    }
+
+    /// The recovery of a dead worker's lane made it this worker's, with an undecided turn.
+    fn left(&mut self) -> Event {
+        let world = &mut self.world;
+        world.place = Place::Undecided;
+        world.turn = world.next_turn();
+        world.elsewhere = false;
+        world.changed = true;
+        Event::Undecided {
+            turn: turn(world.turn),
+        }
     }
 
     fn limit(&self) -> Event {
@@ -231,7 +248,7 @@ impl Node {
                 self.world.waits = waits;
                 self.world.paused |= matches!(op, OpIs::Complete { pause: true });
                 let look = self.free(row);
-                if matches!(op, OpIs::Complete { .. }) {
+                if matches!(op, OpIs::Complete { .. } | OpIs::Settle) {
                     self.world.pause = false;
                     return self.result(Cause::Completed, Committed::Completed(look));
                 }
@@ -275,7 +292,7 @@ impl Node {
             OpIs::Start(_) | OpIs::Claim { .. } | OpIs::Accept => {
                 (Cause::Result, Committed::Failed(FailedOp::Taking))
             }
-            OpIs::Unclaim(_) | OpIs::Complete { .. } => {
+            OpIs::Unclaim(_) | OpIs::Complete { .. } | OpIs::Settle => {
                 (Cause::Result, Committed::Failed(FailedOp::Closing))
             }
         };
@@ -327,6 +344,7 @@ impl Node {
     pub(super) fn rests(&self) -> bool {
         let world = &self.world;
         let under_way = !world.ops.is_empty() || world.engine.is_some() || world.hooks;
+        let under_way = under_way || world.asking;
         !under_way && matches!(self.lane.phase, Phase::Idle | Phase::Lost)
     }
 }

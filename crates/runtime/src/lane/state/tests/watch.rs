@@ -119,6 +119,7 @@ impl Node {
                 Ok(())
             }
             Effect::RunEngine => self.run_engine(step),
+            Effect::AskEngine => self.ask_engine(),
             Effect::HandSteer(_) => {
                 must!(
                     step.cause == Cause::Steered,
@@ -220,6 +221,7 @@ impl Node {
                 );
                 OpIs::Complete { pause }
             }
+            Op::Settle => self.settles(busy)?,
             Op::Steer(request) => {
                 self.may_be_steered(request.0)?;
                 OpIs::Steer(request.0)
@@ -235,6 +237,15 @@ impl Node {
         }
         self.world.ops.push_back(op);
         Ok(())
+    }
+
+    fn settles(&self, busy: bool) -> Result<OpIs, Broken> {
+        let world = &self.world;
+        must!(
+            world.place == Place::Undecided && !world.asking && !busy,
+            "a turn of a dead worker is decided once, after its engine was asked"
+        );
+        Ok(OpIs::Settle)
     }
 
     /// Starts that were kept are looked at in the order they came in.
@@ -308,6 +319,21 @@ impl Node {
         must!(engine.open, "a steer after steering was closed");
         must!(engine.cancel.is_none(), "a steer after an interrupt");
         engine.waiting += 1;
+        Ok(())
+    }
+
+    fn ask_engine(&mut self) -> Result<(), Broken> {
+        let world = &mut self.world;
+        let busy = world.ops.iter().any(|op| op.takes_or_closes());
+        must!(
+            world.place == Place::Undecided && !world.asking && !busy,
+            "an engine is asked once, about a turn that is undecided"
+        );
+        must!(
+            world.slot != SlotIs::Held,
+            "a question to an engine needs no slot"
+        );
+        world.asking = true;
         Ok(())
     }
 
@@ -411,7 +437,10 @@ impl Node {
         must!(world.slot == SlotIs::None, "no slot is held after the end");
         let holds = match why {
             Unload::Lost => step.cause == Cause::Fenced,
-            Unload::Stopping => world.worker_stops && world.place == Place::Free,
+            Unload::Stopping => {
+                let undecided = world.place == Place::Undecided;
+                world.worker_stops && (undecided || world.place == Place::Free)
+            }
             Unload::Closed => {
                 world.stop_at.is_some() && !world.worker_stops && world.place == Place::Free
             }
@@ -424,6 +453,7 @@ impl Node {
         );
         world.ended = true;
         world.hooks = false;
+        world.asking = false;
         world.wake_ms = None;
         world.wake_mono = None;
         Ok(())
@@ -443,7 +473,8 @@ impl Node {
             step.cause,
             Cause::Asked | Cause::Tick | Cause::CloseSteer | Cause::Other
         );
-        let runs = world.place == Place::Started && !world.ended;
+        let undecided = world.place == Place::Undecided;
+        let runs = (undecided || world.place == Place::Started) && !world.ended;
         let open = world
             .engine
             .as_ref()
@@ -472,7 +503,7 @@ impl Node {
                 matches!(asked.ask, Ask::OrReject | Ask::Row) && !free
             }
             Answer::Overloaded => false,
-            Answer::Stopping => start && world.worker_stops,
+            Answer::Stopping => (start || undecided && step.unloads) && world.worker_stops,
             Answer::Closing => start && world.stop_at.is_some() && !world.worker_stops,
             // What an operation brought is told, also after the end.
             Answer::Lost => match step.cause {

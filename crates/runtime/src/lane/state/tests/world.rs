@@ -47,6 +47,8 @@ pub(super) enum Place {
     Free,
     Claimed,
     Started,
+    /// A dead worker left a turn, and this one decides about it.
+    Undecided,
 }
 
 /// A slot, as the semaphore sees it.
@@ -67,6 +69,7 @@ pub(super) enum OpIs {
     Steer(u64),
     Append(u64),
     Complete { pause: bool },
+    Settle,
 }
 
 /// What becomes of a row that is not accepted.
@@ -82,7 +85,7 @@ impl OpIs {
         match self {
             Self::Start(no) | Self::Steer(no) | Self::Append(no) => Some(no),
             Self::Claim { request } => request,
-            Self::Accept | Self::Unclaim(_) | Self::Complete { .. } => None,
+            Self::Accept | Self::Unclaim(_) | Self::Complete { .. } | Self::Settle => None,
         }
     }
 
@@ -172,6 +175,8 @@ pub(super) struct World {
     /// Somebody who stopped the turn wants the queue to stop.
     pub pause: bool,
     pub hooks: bool,
+    /// An engine is asked about the turn of a dead worker.
+    pub asking: bool,
     pub slot: SlotIs,
     /// What is under way was claimed by the lane itself: only that needs a slot.
     pub by_itself: bool,
@@ -274,6 +279,7 @@ impl Node {
                 engine: None,
                 pause: false,
                 hooks: false,
+                asking: false,
                 slot: SlotIs::None,
                 by_itself: false,
                 asked: Vec::new(),
@@ -307,6 +313,7 @@ impl Node {
             | Phase::Taking { .. }
             | Phase::Claimed { .. }
             | Phase::Running(_)
+            | Phase::Reconciling { .. }
             | Phase::Lost => {}
         }
         shift(&mut self.lane.claim_after);
@@ -366,6 +373,8 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
         claim_after,
         stopping,
         stop,
+        undecided,
+        leaves,
         wake,
     } = lane;
     hash_phase(phase, to);
@@ -376,6 +385,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
     }
     (left, discriminant(slot), subscribers, unneeded_since).hash(to);
     (claim_after, stopping, stop, wake.wall_ms, wake.mono).hash(to);
+    (undecided, leaves).hash(to);
 }
 
 fn hash_phase(phase: &Phase, to: &mut DefaultHasher) {
@@ -384,6 +394,7 @@ fn hash_phase(phase: &Phase, to: &mut DefaultHasher) {
         Phase::Idle | Phase::Lost => {}
         Phase::Taking { request, take } => (request, discriminant(take)).hash(to),
         Phase::Claimed { request } => request.hash(to),
+        Phase::Reconciling { turn } => turn.hash(to),
         Phase::Running(Running {
             turn,
             steering,
@@ -415,6 +426,7 @@ fn hash_phase(phase: &Phase, to: &mut DefaultHasher) {
                 | Op::Accept
                 | Op::Steer(_)
                 | Op::Append(_)
+                | Op::Settle
                 | Op::Release => {}
             }
         }

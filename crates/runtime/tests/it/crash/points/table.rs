@@ -1,15 +1,16 @@
 //! The cases: a point, what came before it, what is left, what follows.
 //!
-//! The invariant here: each line of the documented table of crash points that needs no foreign
-//! engine has a case; both sides of a commit are two cases.
+//! The invariant here: each line of the documented table of crash points has a case; both sides of a
+//! commit are two cases.
 
 mod changes;
+mod foreign;
 mod running;
 mod stopping;
 
-use super::{At, Case, Hooks, Last};
+use super::{At, Case, EngineOf, Hooks, Last};
 
-/// All of them.
+/// Those of engines whose history is ours.
 pub(super) const CASES: &[&[Case]] = &[
     ADD,
     TAKE,
@@ -20,11 +21,16 @@ pub(super) const CASES: &[&[Case]] = &[
     stopping::RECOVER,
 ];
 
+/// Those of engines that are other programs.
+pub(super) const FOREIGN_CASES: &[&[Case]] =
+    &[foreign::HAND_OVER, foreign::RECONCILE, foreign::STOP];
+
 pub(super) const fn case(says: &'static str, at: At) -> Case {
     Case {
         says,
         at,
         hooks: Hooks::None,
+        engine: EngineOf::Scripted,
         steps: &[],
         last: Last::Answered,
         left: &[],
