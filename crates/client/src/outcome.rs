@@ -53,6 +53,8 @@ pub struct ErrorInfo {
     pub kind: ErrorKind,
     /// When trying again makes sense, in seconds since 1970.
     pub retry_at: Option<i64>,
+    /// True when `retry_at` is the server's back-off because the provider named no time.
+    pub retry_estimated: bool,
     /// What the model provider answered.
     pub http_status: Option<u16>,
     /// More text for people.
@@ -167,6 +169,7 @@ fn unexplained(status: &TurnStatus) -> ErrorInfo {
         info: None,
         kind: ErrorKind::Unknown,
         retry_at: None,
+        retry_estimated: false,
         http_status: None,
         details: None,
         will_retry: false,

@@ -202,7 +202,7 @@ impl Connection {
         reason
     }
 
-    /// Ends what goes with the connection and is the runtime's: subscriptions, bound rows.
+    /// Ends what goes with the connection: subscriptions, bound rows, bindings.
     async fn leave_all(&self) {
         let runtime = &self.shared.options.runtime;
         for (thread, id) in self.followed.take_all() {
@@ -215,6 +215,8 @@ impl Connection {
         for (thread, row) in bound.into_iter().flatten() {
             unbind(runtime, thread, row).await;
         }
+        // Last: whoever binds next finds the lanes as this connection left them.
+        self.shared.bindings.release_all(self);
     }
 
     fn take(self: &Arc<Self>, request: Request) {

@@ -207,6 +207,10 @@ pub(crate) fn of_store(error: &StoreError, about: &About) -> ErrorObject {
         StoreError::NameInUse { name, thread } => {
             ErrorObject::name_in_use(name, &thread.to_string())
         }
+        StoreError::BindingTaken { key, .. } => ErrorObject::binding_in_use(key),
+        StoreError::BindingNotHeld { thread, key } => {
+            ErrorObject::binding_not_held(&thread.to_string(), key)
+        }
         StoreError::TurnInProgress(turn) => ErrorObject::turn_in_progress(&turn.to_string()),
         StoreError::Busy(_) => ErrorObject::busy(None),
         StoreError::OwnedElsewhere { worker, .. } => owned_elsewhere(about, Some(*worker)),

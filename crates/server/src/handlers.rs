@@ -8,6 +8,7 @@ pub(crate) mod approval;
 pub(crate) mod server_status;
 pub(crate) mod thread_archive;
 pub(crate) mod thread_background;
+pub(crate) mod thread_binding;
 pub(crate) mod thread_fork;
 pub(crate) mod thread_history;
 pub(crate) mod thread_list;

@@ -50,6 +50,9 @@ impl Server {
         if self.shared.stopping.is_cancelled() {
             return Err("not ready: stopping");
         }
+        if self.shared.options.runtime.is_recovering() {
+            return Err("not ready: engines are asked about turns that a dead worker left");
+        }
         match *self.shared.options.runtime.store().health().borrow() {
             Health::Good => Ok(()),
             Health::Full => Err("not ready: the disk is full"),

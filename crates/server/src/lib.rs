@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod bindings;
 mod broker;
 mod commands;
 mod connection;
@@ -42,6 +43,7 @@ pub use embedded::{Embedded, EmbeddedConfig, EmbeddedError};
 /// Copies of files that queued turns named, for commands that delete threads without a server.
 pub use handlers::thread_queue::{
     of_thread as attachments_of, remove_of_thread as remove_attachments,
+    still_of_thread as attachments_still_of,
 };
 pub use listening::Door;
 pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};

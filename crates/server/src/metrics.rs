@@ -4,7 +4,7 @@
 //! runtime and the connections know is asked of them at the scrape. Labels are fixed words of the
 //! table of methods; nothing a client sent ever becomes one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -12,16 +12,14 @@ use std::time::Duration;
 
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::thread::ThreadStatus;
-use turnlane_protocol::usage::TurnUsage;
+use turnlane_protocol::turn_error::ErrorKind;
+use turnlane_protocol::usage::TokenCounts;
 use turnlane_runtime::store::{Census, Times};
 
 /// Upper bounds of the buckets of `turnlane_turn_seconds`, in milliseconds.
 const TURN_BUCKETS_MS: [u64; 10] = [
     50, 100, 250, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 1_800_000,
 ];
-
-/// The kinds of tokens. Cached input is part of the input, reasoning part of the output.
-const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning_output"];
 
 /// What a server counts itself.
 #[derive(Debug, Default)]
@@ -36,8 +34,6 @@ pub(crate) struct Metrics {
     turns_failed: AtomicU64,
     turn_buckets: [AtomicU64; TURN_BUCKETS_MS.len()],
     turn_ms: AtomicU64,
-    /// In the order of [`TOKEN_KINDS`].
-    tokens: [AtomicU64; TOKEN_KINDS.len()],
     /// When the turns that run began.
     running: Mutex<HashMap<ThreadId, i64>>,
 }
@@ -53,10 +49,20 @@ pub(crate) struct Others {
     pub(crate) census: Option<Census>,
     pub(crate) syncs: Times,
     pub(crate) failures: Vec<(String, u64)>,
+    /// The tokens that ended turns used, by model.
+    pub(crate) tokens: Vec<(String, TokenCounts)>,
     /// Approvals that wait for a decision; none when the store could not tell.
-    pub(crate) approvals_open: Option<usize>,
+    pub(crate) approvals_open: Option<OpenApprovals>,
     /// The files of the database that there are, with their sizes in bytes.
     pub(crate) database: Vec<(&'static str, u64)>,
+}
+
+/// Approvals that wait for a decision.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenApprovals {
+    pub(crate) count: usize,
+    /// How many lanes wait for them.
+    pub(crate) lanes: usize,
 }
 
 impl Metrics {
@@ -82,23 +88,6 @@ impl Metrics {
 
     pub(crate) fn approval_decided(&self) {
         self.approvals_decided.fetch_add(1, Relaxed);
-    }
-
-    /// A turn has ended that used this much.
-    pub(crate) fn tokens(&self, usage: Option<TurnUsage>) {
-        let Some(counts) = usage.and_then(|usage| usage.turn) else {
-            return;
-        };
-        let counts = [
-            counts.input_tokens,
-            counts.cached_input_tokens,
-            counts.output_tokens,
-            counts.reasoning_output_tokens,
-        ];
-        for (total, count) in self.tokens.iter().zip(counts) {
-            // An engine that counts backwards is not believed.
-            total.fetch_add(u64::try_from(count).unwrap_or(0), Relaxed);
-        }
     }
 
     /// A thread does something else than before; a turn is what lies between active and not.
@@ -193,10 +182,10 @@ impl Metrics {
             let _ = writeln!(text, "turnlane_{name} {value}");
         }
         build(&mut text);
-        self.write_tokens(&mut text);
+        tokens(&others.tokens, &mut text);
         stored(others, &mut text);
         if let Some(census) = &others.census {
-            lanes(census, &mut text);
+            lanes(census, others.approvals_open, &mut text);
         }
         failures(&others.failures, &mut text);
         let help = "How long turns took.";
@@ -209,13 +198,6 @@ impl Metrics {
     fn turns_running(&self) -> u64 {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.len() as u64
-    }
-
-    fn write_tokens(&self, text: &mut String) {
-        let tokens = self.tokens.iter().map(|count| count.load(Relaxed));
-        let tokens = TOKEN_KINDS.into_iter().zip(tokens);
-        let help = "Tokens that ended turns used, by kind; cached input is part of input.";
-        labelled("model_tokens_total", help, "counter", "kind", tokens, text);
     }
 
     fn turn_times(&self) -> Times {
@@ -234,7 +216,8 @@ fn stored(others: &Others, text: &mut String) {
     if let Some(open) = others.approvals_open {
         let help = "Approvals that wait for a decision.";
         head("approvals_open", help, "gauge", text);
-        let _ = writeln!(text, "turnlane_approvals_open {open}");
+        let count = open.count;
+        let _ = writeln!(text, "turnlane_approvals_open {count}");
     }
     if !others.database.is_empty() {
         let help = "Size of the files of the database.";
@@ -267,7 +250,7 @@ fn labelled(
 }
 
 /// The lanes of the store by what they do, and what waits in them.
-fn lanes(census: &Census, text: &mut String) {
+fn lanes(census: &Census, approvals: Option<OpenApprovals>, text: &mut String) {
     let states = [
         ("running", census.running),
         ("queued", census.queued),
@@ -282,6 +265,7 @@ fn lanes(census: &Census, text: &mut String) {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "turnlane_lanes{{state=\"{state}\"}} {count}");
     }
+    held(census, approvals, text);
     head(
         "queue_depth",
         "Turns that wait in all lanes.",
@@ -289,6 +273,51 @@ fn lanes(census: &Census, text: &mut String) {
         text,
     );
     let _ = writeln!(text, "turnlane_queue_depth {}", census.rows);
+}
+
+/// The lanes in which turns wait although nothing runs ahead of them, by what they wait for.
+fn held(census: &Census, approvals: Option<OpenApprovals>, text: &mut String) {
+    let mut reasons = BTreeMap::from([
+        ("failed".to_owned(), census.held),
+        ("paused".to_owned(), census.paused),
+    ]);
+    if let Some(open) = approvals {
+        reasons.insert("approval".to_owned(), open.lanes as u64);
+    }
+    for (kind, count) in &census.waiting_by_kind {
+        *reasons.entry(wait_word(kind)).or_default() += count;
+    }
+    let help = "Lanes that are held, by reason: failed, paused, approval, or the error waited out.";
+    head("lanes_held", help, "gauge", text);
+    for (reason, count) in reasons {
+        let _ = writeln!(text, "turnlane_lanes_held{{reason=\"{reason}\"}} {count}");
+    }
+}
+
+/// The word of the protocol for what a lane waits out; only such words become labels.
+fn wait_word(kind: &str) -> String {
+    match serde_json::from_value(kind.into()) {
+        Ok(ErrorKind::Unlisted(_)) | Err(_) => "other".to_owned(),
+        Ok(_) => kind.to_owned(),
+    }
+}
+
+/// The runtime bounds the names of models and makes them safe as labels.
+fn tokens(models: &[(String, TokenCounts)], text: &mut String) {
+    let help = "Tokens that ended turns used, by model and kind; cached input is part of input, \
+                reasoning output of output.";
+    head("model_tokens_total", help, "counter", text);
+    for (model, counts) in models {
+        for (kind, count) in [
+            ("input", counts.input_tokens),
+            ("cached_input", counts.cached_input_tokens),
+            ("output", counts.output_tokens),
+            ("reasoning_output", counts.reasoning_output_tokens),
+        ] {
+            let labels = format!("model=\"{model}\",kind=\"{kind}\"");
+            let _ = writeln!(text, "turnlane_model_tokens_total{{{labels}}} {count}");
+        }
+    }
 }
 
 fn failures(failures: &[(String, u64)], text: &mut String) {
@@ -329,8 +358,6 @@ fn head(name: &str, help: &str, kind: &str, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use turnlane_protocol::usage::TokenCounts;
-
     use super::*;
 
     #[test]
@@ -344,21 +371,15 @@ mod tests {
         metrics.status(thread, &active, 1_000);
         metrics.status(thread, &active, 1_050);
         metrics.status(thread, &ThreadStatus::SystemError, 1_200);
-        metrics.tokens(None);
-        for _ in 0..2 {
-            metrics.tokens(Some(TurnUsage {
-                turn: Some(TokenCounts {
-                    input_tokens: 100,
-                    cached_input_tokens: 30,
-                    output_tokens: 7,
-                    reasoning_output_tokens: -1,
-                    ..TokenCounts::default()
-                }),
-                thread: None,
-            }));
-        }
+        let used = TokenCounts {
+            input_tokens: 200,
+            cached_input_tokens: 60,
+            output_tokens: 14,
+            ..TokenCounts::default()
+        };
         let text = metrics.text(&Others {
-            approvals_open: Some(3),
+            approvals_open: Some(OpenApprovals { count: 3, lanes: 2 }),
+            tokens: vec![("m-1".to_owned(), used)],
             database: vec![("main", 4_096), ("wal", 32)],
             connections: 2,
             lanes: 3,
@@ -366,6 +387,11 @@ mod tests {
             census: Some(Census {
                 held: 4,
                 rows: 17,
+                waiting_by_kind: vec![
+                    ("quota".to_owned(), 1),
+                    ("x\"} 1".to_owned(), 2),
+                    ("y".to_owned(), 3),
+                ],
                 ..Census::default()
             }),
             syncs: Times {
@@ -383,11 +409,16 @@ mod tests {
                 env!("CARGO_PKG_VERSION"),
                 "\"} 1"
             ),
-            "turnlane_model_tokens_total{kind=\"input\"} 200",
-            "turnlane_model_tokens_total{kind=\"cached_input\"} 60",
-            "turnlane_model_tokens_total{kind=\"output\"} 14",
-            "turnlane_model_tokens_total{kind=\"reasoning_output\"} 0",
+            "turnlane_model_tokens_total{model=\"m-1\",kind=\"input\"} 200",
+            "turnlane_model_tokens_total{model=\"m-1\",kind=\"cached_input\"} 60",
+            "turnlane_model_tokens_total{model=\"m-1\",kind=\"output\"} 14",
+            "turnlane_model_tokens_total{model=\"m-1\",kind=\"reasoning_output\"} 0",
             "turnlane_approvals_open 3",
+            "turnlane_lanes_held{reason=\"approval\"} 2",
+            "turnlane_lanes_held{reason=\"failed\"} 4",
+            "turnlane_lanes_held{reason=\"paused\"} 0",
+            "turnlane_lanes_held{reason=\"quota\"} 1",
+            "turnlane_lanes_held{reason=\"other\"} 5",
             "turnlane_database_bytes{file=\"main\"} 4096",
             "turnlane_database_bytes{file=\"wal\"} 32",
             "turnlane_lanes_loaded 3",

@@ -88,6 +88,8 @@ pub struct Wanted<'a> {
     pub provider: Option<&'a str>,
     /// The model that the caller named.
     pub model: Option<&'a str>,
+    /// The engine of the thread; none where the caller asks only for rights.
+    pub engine: Option<&'a str>,
 }
 
 /// What callers get where they are silent; asked at every call.

@@ -3,6 +3,7 @@
 //! The invariant here: everything shared is made once, at the start; a connection that ends leaves
 //! nothing of itself behind.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,13 +17,14 @@ use turnlane_rpc::{Budget, CloseReason, Duplex, LagNotice, Limits, Peer, PeerOpt
 use turnlane_runtime::store::Health;
 use turnlane_runtime::store::approval::ApprovalQuery;
 
+use crate::bindings::Bindings;
 use crate::broker::Broker;
 use crate::connection::{Connection, Introduced};
 use crate::handlers::thread_queue::Swept;
 use crate::health;
 use crate::hub::{ConnectionId, Hub};
 use crate::methods::{Methods, methods};
-use crate::metrics::{Metrics, Others};
+use crate::metrics::{Metrics, OpenApprovals, Others};
 use crate::options::{Options, PeerKind};
 use crate::subscriptions::Feeds;
 use crate::watcher::Watcher;
@@ -34,6 +36,7 @@ pub(crate) const DATABASE: &str = "turnlane.db";
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) hub: Hub,
+    pub(crate) bindings: Bindings,
     pub(crate) methods: Methods,
     pub(crate) broker: Broker,
     pub(crate) feeds: Feeds,
@@ -63,6 +66,7 @@ impl Server {
             started_at_ms: options.clock.now_ms(),
             options,
             hub: Hub::default(),
+            bindings: Bindings::default(),
             methods: methods(),
             broker: Broker::new(ids.clone()),
             feeds: Feeds::default(),
@@ -149,9 +153,16 @@ impl Server {
                 .ok(),
             syncs: store.sync_times(),
             failures: options.runtime.failures(),
+            tokens: options.runtime.model_tokens(),
             approvals_open: open
                 .inspect_err(|error| tracing::warn!(%error, "the approvals could not be counted"))
-                .map(|open| open.len())
+                .map(|open| {
+                    let threads: HashSet<_> = open.iter().map(|open| open.thread).collect();
+                    OpenApprovals {
+                        count: open.len(),
+                        lanes: threads.len(),
+                    }
+                })
                 .ok(),
             database,
         })

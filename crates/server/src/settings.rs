@@ -17,7 +17,11 @@ use crate::options::{PeerKind, Wanted};
 use crate::rights;
 
 /// The settings of a new thread.
-pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Settings, ErrorObject> {
+pub(crate) fn of_new_thread(
+    cx: &Connection,
+    engine: &str,
+    over: &Overrides,
+) -> Result<Settings, ErrorObject> {
     check(over)?;
     let options = &cx.shared().options;
     let cwd = match &over.cwd {
@@ -29,6 +33,7 @@ pub(crate) fn of_new_thread(cx: &Connection, over: &Overrides) -> Result<Setting
         config: over.config.as_ref(),
         provider: over.model_provider.as_deref(),
         model: over.model.as_deref(),
+        engine: Some(engine),
     };
     let mut settings = options.defaults.settings(wanted).map_err(errors::invalid)?;
     settings.cwd = cwd;
@@ -106,6 +111,7 @@ fn apply_config(
         config: Some(config),
         provider: None,
         model: None,
+        engine: None,
     };
     let defaults = &cx.shared().options.defaults;
     let configured = defaults.settings(wanted).map_err(errors::invalid)?;

@@ -36,7 +36,6 @@ impl Subscriber for Watcher {
             NoticeBody::Said(said) => match &**said {
                 // Told to watchers for the log and the counters; only followers are shown it.
                 ServerNotification::TurnCompleted(done) => {
-                    shared.metrics.tokens(done.turn.usage);
                     journal::turn_ended(&shared, notice.thread, &done.turn);
                 }
                 said => everybody(&shared, notice, said),

@@ -74,6 +74,7 @@ impl ErrorInfo {
             info: info.map(cause),
             kind: told.unwrap_or_else(derived),
             retry_at: integer(error, "retryAt"),
+            retry_estimated: members.get("retryEstimated") == Some(&Value::Bool(true)),
             http_status: info.and_then(|info| word_of(info).1),
             details: text(error, "additionalDetails").map(ToOwned::to_owned),
             will_retry: false,

@@ -58,6 +58,12 @@ pub struct ThreadStartParams {
     pub personality: Option<Personality>,
     /// Keep it in memory only.
     pub ephemeral: Option<bool>,
+    /// The name by which [`Client::thread_start`] finds the thread again, also after a restart of client
+    /// and server; only Turnlane has it. One live connection at a time holds a name. The hold ends with
+    /// the connection: a client that connects again goes on with the thread, without the name.
+    pub binding: Option<String>,
+    /// The thread that holds `binding` and whose waiting turns move to the new one.
+    pub supersedes: Option<ThreadId>,
     /// Lets a privileged sandbox through the gate.
     pub allow_privileged_escalation: bool,
     /// Lets writing in the workspace through the gate although nobody is asked.
@@ -147,6 +153,8 @@ impl ThreadStartParams {
             base_instructions: self.base_instructions,
             developer_instructions: self.developer_instructions,
             config: self.config,
+            binding: self.binding,
+            supersedes: self.supersedes,
             ..Opening::new(origin)
         };
         (profile, opening)

@@ -49,6 +49,8 @@ pub(super) struct Opening {
     pub(super) base_instructions: Option<String>,
     pub(super) developer_instructions: Option<String>,
     pub(super) config: Option<Map<String, Value>>,
+    pub(super) binding: Option<String>,
+    pub(super) supersedes: Option<ThreadId>,
 }
 
 impl Opening {
@@ -61,6 +63,8 @@ impl Opening {
             base_instructions: None,
             developer_instructions: None,
             config: None,
+            binding: None,
+            supersedes: None,
         }
     }
 
@@ -96,7 +100,10 @@ impl Opening {
             self.developer_instructions.as_ref(),
         );
         match &self.origin {
-            Origin::New => {}
+            Origin::New => {
+                put(&mut params, "binding", self.binding.as_ref());
+                put(&mut params, "supersedes", self.supersedes.as_ref());
+            }
             Origin::Stored(_) => {
                 params.insert("excludeTurns".to_owned(), Value::Bool(true));
             }
@@ -145,7 +152,7 @@ pub(super) async fn open(
         Ok(registration) => registration,
         // Without its hooks there is no such thread.
         Err(error) => {
-            leave(&owner, &known.id, &opening.origin).await;
+            leave(&owner, &known.id, &opening).await;
             return Err(ThreadError::Call(error));
         }
     };
@@ -185,11 +192,35 @@ async fn check(
             }));
         }
     }
+    check_binding(core, opening)?;
     policy::check(profile, cwd, opening.config.as_ref())?;
     if let Some(cwd) = cwd {
         crate::input::check_attachments(core, &profile.attachments, cwd).await?;
     }
     Ok(())
+}
+
+/// Refuses a binding where it cannot be meant, or where the server would ignore it.
+fn check_binding(core: &Core, opening: &Opening) -> Result<(), CallError> {
+    let refused = |what, reason: &str| CallError::InvalidArgument {
+        what,
+        reason: reason.to_owned(),
+    };
+    match (&opening.binding, &opening.supersedes) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return Err(refused("supersedes", "`supersedes` needs `binding`")),
+        (Some(_), Some(old)) => check_id("supersedes", old.as_str())?,
+        (Some(_), None) => {}
+    }
+    if !matches!(opening.origin, Origin::New) {
+        return Err(refused("binding", "only `thread/start` takes a binding"));
+    }
+    if core.is_turnlane() {
+        Ok(())
+    } else {
+        let method = opening.method().to_owned();
+        Err(CallError::Unsupported { method })
+    }
 }
 
 /// Refuses an id that is none, in the words of the contract.
@@ -234,7 +265,7 @@ async fn call(
     let effective = answer.effective();
     let asked = (&profile.asked_approval(), &profile.asked_sandbox());
     if let Err(widened) = policy::check_granted(asked, &effective) {
-        leave(core, &id, &opening.origin).await;
+        leave(core, &id, opening).await;
         return Err(ThreadError::Policy(widened));
     }
     let (known, words) = expected.unwrap_or_else(|| {
@@ -296,12 +327,14 @@ fn check_identity(opening: &Opening, actual: &ThreadId) -> Result<(), ThreadErro
 }
 
 /// Leaves a thread that was granted too much; what the server says to it changes nothing.
-async fn leave(core: &Core, id: &ThreadId, origin: &Origin) {
+async fn leave(core: &Core, id: &ThreadId, opening: &Opening) {
     let options = CallOptions {
         timeout: Some(LEAVE_TIMEOUT),
         ..CallOptions::default()
     };
-    let methods: &[&str] = match origin {
+    let methods: &[&str] = match opening.origin {
+        // A binding may have led to a thread that was there before, with its history and queue.
+        Origin::New if opening.binding.is_some() => &["thread/unsubscribe"],
         Origin::New | Origin::Fork { .. } => &["thread/unsubscribe", "thread/archive"],
         Origin::Stored(_) => &["thread/unsubscribe"],
     };

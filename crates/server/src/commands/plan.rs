@@ -289,6 +289,7 @@ fn command_policy(
                 config: None,
                 provider: None,
                 model: None,
+                engine: None,
             };
             let settings = cx.shared().options.defaults.settings(wanted);
             settings

@@ -28,6 +28,7 @@ pub(crate) async fn read(
         cwd: &cwd,
         provider: None,
         model: None,
+        engine: Some(&engine),
         config: None,
     });
     let engine_status = match settings {

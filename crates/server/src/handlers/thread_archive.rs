@@ -84,6 +84,8 @@ pub(crate) async fn delete(cx: Arc<Connection>, params: ThreadDeleteParams, resp
     // Looked for before, because the answer cannot wait: what it causes is told right after it.
     let copies = tokio::task::spawn_blocking(move || thread_queue::of_thread(&home, thread));
     let copies = copies.await.unwrap_or_default();
+    let store = runtime.store().as_ref();
+    let copies = thread_queue::still_of_thread(store, thread, copies).await;
     let reply = Reply::new(move |done: Result<(), Error>| match done {
         Ok(()) => {
             // Few threads have any. Gone before the answer, since a command ends with it.

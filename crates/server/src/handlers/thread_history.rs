@@ -42,6 +42,10 @@ pub(crate) async fn turns_list(
 ) -> Result<TurnsPage, ErrorObject> {
     let about = about(TURNS_LIST, &params.thread_id)?;
     super::stored(&cx, &about).await?;
+    let view = params.items_view.unwrap_or(ItemsView::Summary);
+    if let Some(turn) = &params.turn_id {
+        return one_turn(&cx, &about, turn, view).await;
+    }
     let direction = cursors::direction(params.sort_direction, Direction::Descending);
     let after = match &params.cursor {
         Some(cursor) => Some(cursors::in_numbered(cursor, Numbered::Turns, direction)?),
@@ -51,9 +55,29 @@ pub(crate) async fn turns_list(
         after,
         direction,
         limit: cursors::limit(params.limit),
-        view: params.items_view.unwrap_or(ItemsView::Summary),
+        view,
     };
     turns(&cx, &about, page).await
+}
+
+/// A page that has one turn, whatever its age.
+async fn one_turn(
+    cx: &Connection,
+    about: &About,
+    turn: &str,
+    view: ItemsView,
+) -> Result<TurnsPage, ErrorObject> {
+    let store = cx.shared().options.runtime.store_of(about.thread);
+    let row = turn_row(store.as_ref(), about, turn).await?;
+    let thread = about.thread.as_uuid().into();
+    let items = items_of(store.as_ref(), thread, std::slice::from_ref(&row), view).await;
+    let mut items = items.map_err(|error| errors::of_store(&error, about))?;
+    let items = items.remove(&row.ord).unwrap_or_default();
+    Ok(TurnsPage {
+        data: vec![view::turn(&row, items, view)],
+        next_cursor: None,
+        backwards_cursor: None,
+    })
 }
 
 /// Which turns, and how much of them.

@@ -40,7 +40,7 @@ use crate::subscriptions::{join_and_start_row, leave};
 use crate::view;
 
 pub(crate) use attachments::Swept;
-pub use attachments::{of_thread, remove_of_thread};
+pub use attachments::{of_thread, remove_of_thread, still_of_thread};
 
 /// How much of what rows hold is in one page; the rest is on the next one.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -334,5 +334,8 @@ pub(crate) async fn resume(
     };
     let (runtime, thread) = (call.runtime(), call.about.thread);
     let reply = call.reply(|lane: LaneView| view::queue_state(&lane));
-    runtime.resume_with(thread, reply).await;
+    match params.reason {
+        None => runtime.resume_with(thread, reply).await,
+        Some(reason) => runtime.end_pause_with(thread, reason, reply).await,
+    }
 }

@@ -62,43 +62,61 @@ pub(crate) async fn resume(
         _ => None,
     };
     let asked_replay = since.is_some();
-    let joined = join(&cx, thread, since).await;
-    let joined = match joined {
-        Ok(joined) => joined,
-        Err(error) => return Err(errors::explained(&cx, &error, &about).await),
-    };
-    let followed = match joined {
-        Join::New(joined) => Follower::New(joined),
-        Join::Already => {
-            let snapshot = picture(&cx, thread).await;
-            Follower::Old(snapshot.map_err(|error| errors::of(&error, &about))?)
-        }
-    };
+    let followed = follow(&cx, &about, since).await?;
     let answer = answer(&cx, &about, &params, &followed, asked_replay).await;
     let (answer, last_turn) = match answer {
         Ok(answer) => answer,
         Err(error) => {
-            if let Follower::New(_) = followed {
+            if followed.is_new() {
                 leave(&cx, thread).await;
             }
             return Err(error);
         }
     };
     Ok(Then::new(answer, async move {
-        match followed {
-            Follower::New(joined) => joined.go_live(last_turn),
-            Follower::Old(snapshot) => show_to_follower(&cx, &snapshot, last_turn),
-        }
+        followed.go_live(&cx, last_turn);
     }))
 }
 
-/// Who resumes.
-enum Follower {
+/// Follows a thread, or takes a picture of one that the connection follows already.
+pub(super) async fn follow(
+    cx: &Arc<Connection>,
+    about: &About,
+    since: Option<Since>,
+) -> Result<Follower, ErrorObject> {
+    match join(cx, about.thread, since).await {
+        Ok(Join::New(joined)) => Ok(Follower::New(joined)),
+        Ok(Join::Already) => {
+            let snapshot = picture(cx, about.thread).await;
+            let snapshot = snapshot.map_err(|error| errors::of(&error, about))?;
+            Ok(Follower::Old(snapshot))
+        }
+        Err(error) => Err(errors::explained(cx, &error, about).await),
+    }
+}
+
+/// A connection that opens a thread and is shown nothing yet.
+pub(super) enum Follower {
+    /// It did not follow the thread before.
     New(Joined),
+    /// It did.
     Old(Box<Snapshot>),
 }
 
 impl Follower {
+    /// Returns true if the connection did not follow the thread before.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+
+    /// The request is answered: shows what is under way and waits, and goes live. Never waits.
+    pub(super) fn go_live(self, cx: &Arc<Connection>, last_turn: Option<TurnId>) {
+        match self {
+            Self::New(joined) => joined.go_live(last_turn),
+            Self::Old(snapshot) => show_to_follower(cx, &snapshot, last_turn),
+        }
+    }
+
     fn snapshot(&self) -> &Snapshot {
         match self {
             Self::New(joined) => &joined.snapshot,
@@ -115,7 +133,7 @@ impl Follower {
 }
 
 /// Applies what the caller said about the next turns.
-async fn override_settings(
+pub(super) async fn override_settings(
     cx: &Connection,
     about: &About,
     over: &Overrides,

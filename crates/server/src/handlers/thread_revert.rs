@@ -1,7 +1,7 @@
 //! `thread/revert`, `thread/rollback`, `thread/compact/start`: histories made shorter.
 //!
 //! The invariant here: the answer shows what is left and leaves before anybody is told. What is left
-//! is known before anything goes, since a lane that is busy refuses.
+//! is known before anything goes, since a lane that is busy refuses, and so does an engine that cannot.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use turnlane_protocol::turn::Turn;
 use turnlane_rpc::Responder;
 use turnlane_runtime::store::StoreError;
 use turnlane_runtime::store::thread::ThreadRow;
-use turnlane_runtime::{Error, Reply, RevertTo};
+use turnlane_runtime::{Ability, Error, Reply, RevertTo};
 
 use super::thread_history::{self, Newest};
 use crate::connection::Connection;
@@ -53,7 +53,8 @@ async fn before_revert(
     params: &ThreadRevertParams,
 ) -> Result<(About, Newest, RevertTo, QueueSummary), ErrorObject> {
     let about = about(REVERT, &params.thread_id)?;
-    super::stored(cx, &about).await?;
+    let row = super::stored(cx, &about).await?;
+    check(cx, &about, &row, Ability::Revert)?;
     let store = cx.shared().options.runtime.store_of(about.thread);
     let turn = thread_history::turn_row(store.as_ref(), &about, &params.before_turn_id).await?;
     let left = thread_history::newest(cx, &about, Some(turn.ord)).await?;
@@ -91,7 +92,8 @@ async fn before_rollback(
     if params.num_turns == 0 {
         return Err(ErrorObject::too_few_turns());
     }
-    super::stored(cx, &about).await?;
+    let row = super::stored(cx, &about).await?;
+    check(cx, &about, &row, Ability::Revert)?;
     let mut left = thread_history::all(cx, &about).await?;
     let gone = usize::try_from(params.num_turns).unwrap_or(usize::MAX);
     left.truncate(left.len().saturating_sub(gone));
@@ -128,7 +130,7 @@ pub(crate) async fn compact_start(
     params: ThreadCompactStartParams,
     responder: Responder,
 ) {
-    let about = match about(COMPACT_START, &params.thread_id) {
+    let about = match before_compact(&cx, &params).await {
         Ok(about) => about,
         Err(error) => return responder.error(&error),
     };
@@ -138,6 +140,30 @@ pub(crate) async fn compact_start(
         Err(error) => errors::refuse(&cx, responder, error, &about),
     });
     runtime.compact_with(about.thread, reply).await;
+}
+
+async fn before_compact(
+    cx: &Connection,
+    params: &ThreadCompactStartParams,
+) -> Result<About, ErrorObject> {
+    let about = about(COMPACT_START, &params.thread_id)?;
+    let row = super::stored(cx, &about).await?;
+    check(cx, &about, &row, Ability::Compact)?;
+    Ok(about)
+}
+
+/// Refuses what the engine of the thread cannot do, before anything changes.
+fn check(
+    cx: &Connection,
+    about: &About,
+    row: &ThreadRow,
+    ability: Ability,
+) -> Result<(), ErrorObject> {
+    if cx.shared().options.runtime.supports(&row.engine, ability) {
+        return Ok(());
+    }
+    let engine = row.engine.clone();
+    Err(errors::of(&Error::Unsupported { engine }, about))
 }
 
 fn about(method: &'static str, thread: &str) -> Result<About, ErrorObject> {

@@ -2,6 +2,8 @@
 //!
 //! The invariant here: the answer shows what is in effect, read back from what was stored; the thread
 //! is on disk before the answer, and `thread/started` comes after it.
+//!
+//! A start with `binding` goes on in `thread_binding`.
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use turnlane_runtime::store::StoreError;
 use turnlane_runtime::store::thread::ThreadRow;
 use turnlane_runtime::{CreateThread, Error, Life};
 
+use super::thread_binding::BindingRequest;
 use crate::connection::Connection;
 use crate::errors::{self, About};
 use crate::git;
@@ -32,9 +35,7 @@ pub(crate) async fn start(
     cx: Arc<Connection>,
     params: ThreadStartParams,
 ) -> Result<Then<StartAnswer>, ErrorObject> {
-    if params.binding.is_some() || params.supersedes.is_some() {
-        return Err(ErrorObject::binding_not_supported());
-    }
+    let binding = BindingRequest::read(&params)?;
     let key = Key::read(&params)?;
     check_environments(&cx, params.environments.as_deref())?;
     let options = &cx.shared().options;
@@ -42,7 +43,7 @@ pub(crate) async fn start(
     if !options.runtime.engines().contains(&engine) {
         return Err(errors::invalid(format!("unknown engine: {engine}")));
     }
-    let settings = settings::of_new_thread(&cx, &params.overrides)?;
+    let settings = settings::of_new_thread(&cx, &engine, &params.overrides)?;
     settings::check_sandbox(&cx, &settings.sandbox_policy)?;
     if engine == NATIVE {
         settings::check_rules(&cx, Some(&settings.cwd))?;
@@ -61,6 +62,9 @@ pub(crate) async fn start(
     create.max_depth = params
         .queue_max_depth
         .unwrap_or_else(|| options.defaults.queue_max_depth());
+    if let Some(binding) = binding {
+        return binding.start(&cx, create, &params.overrides).await;
+    }
     if params.ephemeral == Some(true) {
         create.life = Life::Ephemeral;
     }

@@ -203,6 +203,7 @@ mod tests {
             key: None,
             client_id: "mine \"1\"".to_owned(),
             sent: false,
+            sent_boot: None,
             params: params.to_owned().into(),
             failure: None,
             created_ms: 10,

@@ -81,6 +81,9 @@ impl Engine for Odd {
             deltas: false,
             resume: true,
             fork: false,
+            compact: true,
+            revert: true,
+            foreign: false,
             usage: UsageKind::None,
         }
     }

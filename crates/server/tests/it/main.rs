@@ -5,6 +5,7 @@
 mod apart;
 mod approvals;
 mod bad_input;
+mod bindings;
 mod bounds;
 mod codex_words;
 mod command_exec;
@@ -35,6 +36,7 @@ mod queue_follow;
 mod queue_held;
 mod queue_keys;
 mod races;
+mod recovering;
 mod refusals;
 mod resuming;
 mod reviewers;

@@ -1,8 +1,9 @@
 //! Refusals that need more than bad params: the state of a thread, its engine, its owner, the load.
 //!
 //! Together with `errors` this is the table of the contract. Not here, since what causes it is not
-//! built yet: `blockedByHook`, `hook/trust`'s `localOnly` (hooks), `bindingInUse` (the shim), the
-//! turn kind `review` of `notSteerable` (reviews). `diskFull` is in `full_disk`.
+//! built yet: `blockedByHook`, `hook/trust`'s `localOnly` (hooks), the
+//! turn kind `review` of `notSteerable` (reviews). `diskFull` is in `full_disk`, `bindingInUse` in
+//! `bindings`.
 
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ impl Engine for Lacking {
         Capabilities {
             steer: self.able,
             fork: self.able,
+            compact: self.able,
+            revert: self.able,
             ..self.plays.capabilities()
         }
     }
@@ -152,10 +155,30 @@ async fn what_an_engine_cannot_do_is_said() {
     }
     gates.open("go");
     client.ended(&id).await;
-    let error = client.err("thread/fork", json!({"threadId": thread})).await;
-    let text = "engine 'simple' does not support thread/fork";
-    let data = json!({"reason": "unsupportedByEngine", "engine": "simple"});
-    refused(&error, -32600, text, &data);
+    let before = client.ok("thread/read", read(&thread)).await;
+    for (method, params) in [
+        ("thread/fork", json!({"threadId": thread})),
+        ("thread/compact/start", json!({"threadId": thread})),
+        (
+            "thread/rollback",
+            json!({"threadId": thread, "numTurns": 1}),
+        ),
+        (
+            "thread/revert",
+            json!({"threadId": thread, "beforeTurnId": id}),
+        ),
+    ] {
+        let error = client.err(method, params).await;
+        let text = format!("engine 'simple' does not support {method}");
+        let data = json!({"reason": "unsupportedByEngine", "engine": "simple"});
+        refused(&error, -32600, &text, &data);
+    }
+    // Nothing was changed.
+    assert_eq!(client.ok("thread/read", read(&thread)).await, before);
+}
+
+fn read(thread: &str) -> Value {
+    json!({"threadId": thread, "includeTurns": true})
 }
 
 #[tokio::test]

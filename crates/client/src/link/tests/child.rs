@@ -91,11 +91,11 @@ async fn a_program_that_cannot_be_started_is_told_at_once() {
     let place = Place::new();
     let plain = place.0.path().join("plain");
     std::fs::write(&plain, "no program").unwrap();
+    let missing = place.0.path().join("missing");
     let rows = [
-        (
-            OsString::from("turnlane-no-such-program"),
-            std::io::ErrorKind::NotFound,
-        ),
+        // With its path: a search answers "permission denied" where a directory of PATH is another
+        // user's.
+        (missing.into_os_string(), std::io::ErrorKind::NotFound),
         (plain.into_os_string(), std::io::ErrorKind::PermissionDenied),
     ];
     for (program, kind) in rows {

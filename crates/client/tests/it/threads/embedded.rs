@@ -6,7 +6,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use turnlane::{
     Approval, CallError, Client, Endpoint, Sandbox, Thread, ThreadError, ThreadId,
-    ThreadListParams, ThreadReadParams, ThreadRollbackParams, TurnStatus, WorkspaceWrite,
+    ThreadListParams, ThreadReadParams, ThreadRollbackParams, ThreadStartParams, TurnStatus,
+    WorkspaceWrite,
 };
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
 use turnlane_server::{Embedded, EmbeddedConfig};
@@ -253,5 +254,48 @@ async fn a_method_that_nobody_serves_is_unsupported() {
     for _ in 0..2 {
         let call = client.call_raw("no/such", json!({}), turnlane::CallOptions::default());
         assert!(matches!(call.await, Err(CallError::Unsupported { .. })));
+    }
+}
+
+#[tokio::test]
+async fn a_binding_is_found_again_by_one_client_at_a_time() {
+    let server = server(ECHO).await;
+    let (one, other) = (client(&server).await, client(&server).await);
+    let bound = || ThreadStartParams {
+        cwd: Some("/tmp".into()),
+        binding: Some("nightly".to_owned()),
+        ..ThreadStartParams::default()
+    };
+    let thread = one.thread_start(bound()).await.unwrap();
+    said(&thread, &["a"]).await;
+    let again = one.thread_start(bound()).await.unwrap();
+    assert_eq!(again.id(), thread.id());
+    let error = other.thread_start(bound()).await.unwrap_err();
+    let ThreadError::Call(CallError::Rpc(rpc)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(rpc.reason(), Some("bindingInUse"));
+    let successor = ThreadStartParams {
+        supersedes: Some(thread.id().clone()),
+        ..bound()
+    };
+    let next = one.thread_start(successor).await.unwrap();
+    assert_ne!(next.id(), thread.id());
+    assert_eq!(words(&one, thread.id()).await, ["a"]);
+
+    let unbound = ThreadStartParams {
+        supersedes: Some(thread.id().clone()),
+        ..ThreadStartParams::default()
+    };
+    let refused = [
+        one.thread_start(unbound).await,
+        one.thread_resume(thread.id(), bound()).await,
+    ];
+    for refused in refused {
+        let error = refused.map(|thread| thread.id().clone()).unwrap_err();
+        assert!(
+            matches!(error, ThreadError::Call(CallError::InvalidArgument { .. })),
+            "{error:?}"
+        );
     }
 }

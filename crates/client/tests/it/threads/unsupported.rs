@@ -288,3 +288,15 @@ async fn every_method_of_the_sdk_is_unsupported_at_once_and_later_without_a_byte
         all_are_short(&seconds);
     }
 }
+
+#[tokio::test]
+async fn a_binding_is_not_sent_to_a_server_that_would_ignore_it() {
+    let (mut double, client, _thread) = rig(Kind::Codex).await;
+    let bound = ThreadStartParams {
+        binding: Some("nightly".to_owned()),
+        ..ThreadStartParams::default()
+    };
+    let method = of_thread(client.thread_start(bound).await);
+    assert_eq!(method, "thread/start");
+    nothing_was_sent(&mut double, &client).await;
+}

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_protocol::input::UserInput;
-use turnlane_runtime::store::queue::RowState;
+use turnlane_runtime::store::queue::{Row, RowState};
+use turnlane_runtime::store::{Store, StoreError};
 
 use crate::connection::Connection;
 use crate::server::Shared;
@@ -97,7 +98,8 @@ pub(super) fn forget(shared: &Shared, row: QueuedTurnId) {
     }));
 }
 
-/// The directories with copies of files that queued turns of this thread named. Blocks.
+/// The directories with copies of files that queued turns of this thread named when they were added.
+/// Blocks.
 pub fn of_thread(home: &Path, thread: ThreadId) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(home.join(FOLDER)) else {
         return Vec::new();
@@ -108,6 +110,29 @@ pub fn of_thread(home: &Path, thread: ThreadId) -> Vec<PathBuf> {
     };
     let directories = entries.flatten().take(SWEEP_MAX).map(|entry| entry.path());
     directories.filter(of_thread).collect()
+}
+
+/// Those of these directories whose row has not moved to the successor of the thread.
+pub async fn still_of_thread(
+    store: &dyn Store,
+    thread: ThreadId,
+    mut directories: Vec<PathBuf>,
+) -> Vec<PathBuf> {
+    let mut moved = Vec::new();
+    for directory in &directories {
+        let name = directory.file_name().and_then(|name| name.to_str());
+        let Some(row) = name.and_then(|name| name.parse::<QueuedTurnId>().ok()) else {
+            continue;
+        };
+        match store.thread_of_row(row.as_uuid().into()).await {
+            Ok(Some(found)) if found.as_uuid() != thread.as_uuid() => moved.push(directory.clone()),
+            Ok(_) => {}
+            // What cannot be looked up is kept; a later sweep removes it.
+            Err(_) => moved.push(directory.clone()),
+        }
+    }
+    directories.retain(|directory| !moved.contains(directory));
+    directories
 }
 
 /// Removes what was copied for the queued turns of a thread that was deleted. Blocks.
@@ -151,10 +176,8 @@ fn begin_sweep(shared: &Arc<Shared>) {
 async fn sweep(shared: &Shared, now_ms: i64) {
     let all = shared.options.home.join(FOLDER);
     let listing = tokio::task::spawn_blocking(move || leftovers(&all, now_ms)).await;
-    for (thread, row) in listing.unwrap_or_default() {
-        let store = shared.options.runtime.store();
-        let found = store.row(thread.as_uuid().into(), row.as_uuid().into());
-        match found.await {
+    for row in listing.unwrap_or_default() {
+        match stored(shared, row).await {
             Ok(Some(found)) if !matches!(found.state, RowState::Cancelled | RowState::Dead) => {}
             Ok(_) => forget(shared, row),
             // Whoever looks next may know.
@@ -163,8 +186,17 @@ async fn sweep(shared: &Shared, now_ms: i64) {
     }
 }
 
+/// The row of some copies, in whatever lane it is by now.
+async fn stored(shared: &Shared, row: QueuedTurnId) -> Result<Option<Row>, StoreError> {
+    let (store, row) = (shared.options.runtime.store(), row.as_uuid().into());
+    match store.thread_of_row(row).await? {
+        Some(thread) => store.row(thread, row).await,
+        None => Ok(None),
+    }
+}
+
 /// Rows with copies that are old enough for the row to be on disk, if it ever came there.
-fn leftovers(all: &Path, now_ms: i64) -> Vec<(ThreadId, QueuedTurnId)> {
+fn leftovers(all: &Path, now_ms: i64) -> Vec<QueuedTurnId> {
     let Ok(entries) = fs::read_dir(all) else {
         return Vec::new();
     };
@@ -173,8 +205,9 @@ fn leftovers(all: &Path, now_ms: i64) -> Vec<(ThreadId, QueuedTurnId)> {
         let (seconds, _) = row.as_uuid().get_timestamp()?.to_unix();
         let made_ms = i64::try_from(seconds).ok()?.checked_mul(1_000)?;
         let thread = fs::read_to_string(entry.path().join(THREAD)).ok()?;
+        let is_ours = thread.trim().parse::<ThreadId>().is_ok();
         let is_old = made_ms.saturating_add(SWEEP_EVERY_MS) < now_ms;
-        is_old.then_some((thread.parse().ok()?, row))
+        (is_ours && is_old).then_some(row)
     });
     found.collect()
 }
