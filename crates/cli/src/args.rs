@@ -11,6 +11,7 @@ mod reach;
 mod run;
 mod serve;
 mod shared;
+mod shim;
 mod status;
 mod store;
 mod thread;
@@ -36,6 +37,7 @@ pub(crate) use reach::Reach;
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{Serve, ServeCommand, ServeStatus, ServeStop};
 pub(crate) use shared::{Answer, Text};
+pub(crate) use shim::{DaemonUse, OnBlockArg, OnDisconnectArg, OnUnknownArg, ShimArgs};
 pub(crate) use status::StatusArgs;
 pub(crate) use store::{
     StoreArgs, StoreBackup, StoreCheck, StoreCommand, StoreCompact, StorePrune,
@@ -75,6 +77,7 @@ Examples:
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what is the matter, if something is
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
+  turnlane shim --id eng-1 --cwd . --stdio                one member of an orchestrator
   turnlane app-server generate-json-schema --out schema   the messages we serve, as JSON Schema
 
 Environment:
@@ -138,6 +141,14 @@ pub(crate) enum Command {
     /// and a restart finds everything that was accepted.
     AppServer(Box<AppServer>),
 
+    /// Run one member of an orchestrator such as batty: commands in, events out
+    ///
+    /// It stands where an orchestrator starts a program per member, and speaks its protocol: length
+    /// frames on descriptor 3, JSON lines on standard input and output, or a unix socket. Messages,
+    /// their order and their outcomes are on disk before they are acknowledged; the same --id in the
+    /// same directory goes on after any crash. docs/orchestrators.md has the protocol.
+    Shim(Box<ShimArgs>),
+
     /// Run commands and read files here for a client elsewhere: Codex, or any program
     ///
     /// Two dialects share one port and are told apart by a client's first message: `exec-server.v0`,
@@ -177,6 +188,7 @@ impl Command {
             | Self::Exec(_)
             | Self::Serve(_)
             | Self::ExecServer(_)
+            | Self::Shim(_)
             | Self::Doctor(_) => true,
             Self::AppServer(app_server) => app_server.command.is_none(),
             Self::Queue(queue) => matches!(queue.command, QueueCommand::Add(_)),

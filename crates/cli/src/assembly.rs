@@ -11,6 +11,9 @@ use anyhow::Context as _;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use turnlane_engine::Engine;
+use turnlane_engine::codex::{AppServers, Codex, CodexOptions};
+use turnlane_engine::codex_exec::{CodexExec, CodexExecLimits, CodexExecOptions};
+use turnlane_engine::codex_program::{CodexProgram, CodexProgramOptions};
 use turnlane_engine::native::provider::{self, Environment, KeyFile, Provider};
 use turnlane_engine::native::{ConfigSource, Native, NativeConfig, NativeOptions};
 use turnlane_engine::scripted::{AbortSteps, Script, Scripted};
@@ -26,7 +29,7 @@ use turnlane_store::queue::Policies;
 use turnlane_store::sqlite::{LogAtClose, SqliteStore};
 use turnlane_store::{Census, Worker};
 
-use crate::config::{Config, ConfigFiles, OnInterrupt, Spawn};
+use crate::config::{Bypass, Config, ConfigFiles, EngineConfig, NATIVE, OnInterrupt, Spawn};
 use crate::defaults;
 use crate::home;
 use crate::peers;
@@ -40,6 +43,7 @@ pub(crate) const KEYS: &str = "keys.env";
 pub(crate) struct Assembly {
     pub(crate) server: Server,
     runtime: Runtime,
+    codex: AppServers,
     service: ProcessService,
 }
 
@@ -51,6 +55,8 @@ pub(crate) enum Kind<'a> {
     /// Drains its own turn. It lives for that one turn, so it needs no connection to the store
     /// beside the one that writes.
     Exec,
+    /// Drains the lane of one orchestrator's member.
+    Shim,
     /// Reads and changes what is stored: queued turns wait for another worker.
     Desk,
     /// Drains all lanes of its store, from its start on.
@@ -65,6 +71,7 @@ impl Kind<'_> {
         let (word, endpoint) = match self {
             Self::AppServer => ("app-server", None),
             Self::Exec => ("exec", None),
+            Self::Shim => ("shim", None),
             Self::Desk => ("cli", None),
             Self::Serve { endpoint } => ("serve", Some(endpoint.to_owned())),
         };
@@ -76,7 +83,7 @@ impl Kind<'_> {
 
     fn drain(self) -> Drain {
         match self {
-            Self::AppServer | Self::Exec | Self::Desk => Drain::Loaded,
+            Self::AppServer | Self::Exec | Self::Shim | Self::Desk => Drain::Loaded,
             Self::Serve { .. } => Drain::All,
         }
     }
@@ -159,6 +166,8 @@ impl Assembly {
         });
         let native = Arc::new(native(&service, &configured, codex_home));
         let mut engines: Vec<Arc<dyn Engine>> = vec![Arc::clone(&native) as Arc<dyn Engine>];
+        let (codex, of_codex) = codex(&config.server.engine, &service);
+        engines.extend(of_codex);
         if let Some(path) = script {
             engines.push(Arc::new(scripted(path, &service)?));
         }
@@ -188,6 +197,7 @@ impl Assembly {
         Ok(Self {
             server,
             runtime,
+            codex,
             service,
         })
     }
@@ -212,8 +222,8 @@ impl Assembly {
         Ok(self.runtime.handle().store().census().await?)
     }
 
-    /// Lets running turns come to their end for `grace`, or until `at_once`; by the rules of a crash when
-    /// somebody hurries.
+    /// Stops. Running turns may end by themselves for `grace`, or until `at_once` is cancelled; then the
+    /// lanes cut them. When `hurry` is cancelled, the lanes drop what still runs by the rules of a crash.
     pub(crate) async fn stop(
         self,
         grace: Duration,
@@ -244,6 +254,7 @@ impl Assembly {
         // Before the store is closed: who asks meanwhile is answered, or finds us gone.
         self.server.stop().await;
         self.runtime.stop_now().await?;
+        self.codex.stop().await;
         self.service.stop().await;
         Ok(())
     }
@@ -260,7 +271,7 @@ pub(crate) async fn check_turn(
     cwd: &Path,
 ) -> anyhow::Result<EngineStatus> {
     let config = files.current()?;
-    let settings = defaults::settings(&config, cwd)?;
+    let settings = defaults::settings(&config, cwd, NATIVE)?;
     let service = ProcessService::start(turnlane_process::Options {
         containment: config.exec_server.containment,
         cgroup_root: config.exec_server.cgroup_root.clone(),
@@ -303,19 +314,19 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         drain: kind.drain(),
         max_running: match kind {
             Kind::Desk => 0,
-            Kind::AppServer | Kind::Exec | Kind::Serve { .. } => server.max_running,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Serve { .. } => server.max_running,
         },
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         retention: match kind {
             Kind::Serve { .. } => server.retention,
-            Kind::AppServer | Kind::Exec | Kind::Desk => None,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Desk => None,
         },
         losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,
         unattended_timeout: server.unattended_timeout,
         on_interrupt: after_interrupt(server.on_interrupt),
-        turn_timeout: server.turn_timeout,
+        turn_timeout: server.engine.turn_timeout,
         turns: match server.spawn {
             Spawn::Allow => CallerRights::Unconfined,
             Spawn::Deny => CallerRights::Confined,
@@ -341,6 +352,39 @@ fn native(
         turnlane_home: configured.home.clone(),
         codex_home: codex_home.map(Path::to_owned),
     })
+}
+
+/// How both engines that run Codex start it.
+pub(crate) fn codex_options(
+    engine: &EngineConfig,
+    service: &ProcessService,
+) -> CodexProgramOptions {
+    CodexProgramOptions {
+        service: service.clone(),
+        program: engine.codex_program.as_ref().map(PathBuf::from),
+        environment: std::env::vars_os().collect(),
+        env_remove: engine.env_remove.clone(),
+    }
+}
+
+/// The engines that run Codex. They share its app-server children, by which `codex-exec` reads back what
+/// became of a turn.
+fn codex(config: &EngineConfig, service: &ProcessService) -> (AppServers, [Arc<dyn Engine>; 2]) {
+    let program = CodexProgram::new(codex_options(config, service));
+    let servers = AppServers::new(program.clone(), config.codex_children, Arc::new(now_ms));
+    let exec = CodexExec::new(CodexExecOptions {
+        program,
+        bypass: config.codex_exec_bypass == Bypass::Allowed,
+        clock: Arc::new(now_ms),
+        limits: CodexExecLimits::default(),
+        history: Some(Arc::new(servers.clone())),
+        temporary: std::env::temp_dir(),
+    });
+    let codex = Codex::new(CodexOptions {
+        servers: servers.clone(),
+        clock: Arc::new(now_ms),
+    });
+    (servers, [Arc::new(codex), Arc::new(exec)])
 }
 
 fn scripted(path: &Path, service: &ProcessService) -> anyhow::Result<Scripted> {
@@ -411,6 +455,11 @@ struct Answers {
 }
 
 impl Answers {
+    fn engine_of(&self, wanted: &Wanted<'_>) -> String {
+        let named = wanted.engine.map(str::to_owned);
+        named.unwrap_or_else(|| self.engine())
+    }
+
     /// A caller who names a provider that nothing describes is told before a thread is made. One that
     /// only the configuration names fails the turn instead, since others ask for settings too.
     fn check_named(&self, wanted: &Wanted<'_>, config: &Config) -> Result<(), String> {
@@ -418,7 +467,7 @@ impl Answers {
         let Some(id) = wanted.provider.or_else(of_config) else {
             return Ok(());
         };
-        if self.engine() != "native" {
+        if self.engine_of(wanted) != NATIVE {
             return Ok(());
         }
         match Provider::read(id, &config.shared, &Map::new()) {
@@ -443,7 +492,7 @@ impl Defaults for Answers {
         }
         let config = config.with(wanted.config);
         self.check_named(&wanted, &config)?;
-        let settings = defaults::settings(&config, Path::new(wanted.cwd));
+        let settings = defaults::settings(&config, Path::new(wanted.cwd), &self.engine_of(&wanted));
         settings.map_err(|error| format!("{error:#}"))
     }
 
@@ -454,7 +503,7 @@ impl Defaults for Answers {
     }
 
     fn check_rules(&self, cwd: Option<&str>) -> Result<(), String> {
-        if self.engine() != "native" {
+        if self.engine() != NATIVE {
             return Ok(());
         }
         self.native.check_rules(cwd)
@@ -462,8 +511,8 @@ impl Defaults for Answers {
 
     fn engine(&self) -> String {
         let configured = || match self.configured.files.current() {
-            Ok(config) => config.server.engine.clone(),
-            Err(_) => "native".to_owned(),
+            Ok(config) => config.server.engine.default.clone(),
+            Err(_) => NATIVE.to_owned(),
         };
         self.configured.engine.clone().unwrap_or_else(configured)
     }

@@ -12,6 +12,7 @@ pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod shim;
 pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod thread;

@@ -4,6 +4,7 @@
 //! a newer or older version may know it. Of Codex's file only the keys we share are read. What a
 //! section means is decided in its own module below.
 
+mod engine;
 mod exec_server;
 mod files;
 mod section;
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
+pub(crate) use engine::{Bypass, EngineConfig, NATIVE, is_codex};
 pub(crate) use exec_server::ExecServerConfig;
 pub(crate) use files::ConfigFiles;
 use section::{Section, Source};
@@ -262,6 +264,23 @@ impl Given {
         Ok(keys)
     }
 
+    /// As [`Given::read`], for flags that the layers of a configuration have checked.
+    pub(crate) fn unchecked(overrides: &[String]) -> anyhow::Result<Self> {
+        let mut keys = Self::default();
+        for given in overrides {
+            let text = override_as_toml(given)?;
+            keys.lay(&Source::flag(given, &text))?;
+        }
+        Ok(keys)
+    }
+
+    /// Takes out the engine that the flags name for new threads.
+    pub(crate) fn take_engine(&mut self) -> Option<String> {
+        let table = self.own.get_mut("engine")?.as_object_mut()?;
+        let engine = table.remove("default")?;
+        engine.as_str().map(str::to_owned)
+    }
+
     fn lay(&mut self, source: &Source<'_>) -> anyhow::Result<()> {
         let table = DeTable::parse(source.text)
             .map_err(|error| source.error(error.span().map(|span| span.start), error.message()))?;
@@ -277,20 +296,16 @@ impl Given {
     }
 }
 
-/// The shared keys of `-c key=value`, without what any file says.
-pub(crate) fn shared_of(overrides: &[String]) -> anyhow::Result<Map<String, Value>> {
-    let mut keys = Given::default();
-    for given in overrides {
-        let text = override_as_toml(given)?;
-        keys.lay(&Source::flag(given, &text))?;
-    }
-    Ok(keys.shared)
-}
-
 /// `a.b=1` is TOML already; `a.b=word` becomes a string, so that nobody has to quote twice.
 fn override_as_toml(given: &str) -> anyhow::Result<String> {
     let Some((key, value)) = given.split_once('=') else {
         bail!("-c wants key=value, not `{given}`");
+    };
+    // The short form of the one setting of this table that people type.
+    let key = if key.trim() == "engine" {
+        "engine.default"
+    } else {
+        key
     };
     let as_it_is = format!("{key} = {value}");
     if DeTable::parse(&as_it_is).is_ok() {
@@ -375,7 +390,9 @@ mod tests {
                     [queue]\non_interrupt = \"continue\"\non_stop = \"block\"\non_crash = \"retry\"\non_error = \"block\"\n\
                     on_limit = \"fail\"\non_cannot_start = \"continue\"\npoison_limit = 5\n\
                     max_depth = 100000\n[lanes]\nmax_running = 7\n\
-                    [engine]\nturn_timeout = \"2h\"\n[process]\nspawn = \"deny\"\n\
+                    [engine]\ndefault = \"codex\"\nturn_timeout = \"2h\"\nenv_remove = [\"A\"]\n\
+                    [engine.codex]\nprogram = \"/opt/codex\"\nchildren = 2\n\
+                    [engine.codex-exec]\nbypass = true\n[process]\nspawn = \"deny\"\n\
                     local_sockets = \"open\"\nsandbox = \"container\"\n";
         let config = load(text, &["thread.unload_after=1m"]).unwrap().server;
         assert_eq!(config.shutdown_grace.as_secs(), 5);
@@ -383,7 +400,15 @@ mod tests {
         assert_eq!(config.approval_timeout, None, "no limit by default");
         assert_eq!(config.on_interrupt, OnInterrupt::Continue);
         assert_eq!(config.policies.on_stop, OnStop::Block);
-        assert_eq!(config.turn_timeout.map(|time| time.as_secs()), Some(7200));
+        let engine = EngineConfig {
+            default: "codex".to_owned(),
+            turn_timeout: Some(std::time::Duration::from_hours(2)),
+            env_remove: vec!["A".to_owned()],
+            codex_program: Some("/opt/codex".to_owned()),
+            codex_children: 2,
+            codex_exec_bypass: Bypass::Allowed,
+        };
+        assert_eq!(config.engine, engine);
         assert_eq!(config.spawn, Spawn::Deny);
         assert_eq!(config.local_sockets, turnlane_process::LocalSockets::Open);
         let tolerant = turnlane_process::AbsentMounts::Tolerate;
@@ -412,7 +437,8 @@ mod tests {
             ),
             (
                 "[engine]\ndefault = \"gpt\"\n",
-                "HOME/config.toml:2: engine.default: must be one of native, scripted, not `gpt`",
+                "HOME/config.toml:2: engine.default: must be one of native, codex, codex-exec, scripted, \
+                 not `gpt`",
             ),
         ] {
             assert_eq!(load(text, &[]).unwrap_err(), message);

@@ -11,23 +11,31 @@ use serde_json::{Map, Value};
 use turnlane_protocol::policy::{ApprovalPolicy, BuiltinProfile, SandboxPolicy, WorkspaceWrite};
 use turnlane_runtime::Settings;
 
-use crate::config::Config;
+use crate::config::{Config, is_codex};
 
 /// The model of a provider that none was named for.
 pub(crate) const MODEL: &str = "gpt-6.1-sol";
 /// Who serves models when nobody is named.
 pub(crate) const PROVIDER: &str = "openai";
 
-/// The settings of a thread in `cwd`.
-pub(crate) fn settings(config: &Config, cwd: &Path) -> anyhow::Result<Settings> {
+/// The settings of a thread in `cwd` that `engine` runs.
+///
+/// Codex has a model and a provider of its own, so for its engines a name that the configuration does
+/// not give stays empty and is not sent.
+pub(crate) fn settings(config: &Config, cwd: &Path, engine: &str) -> anyhow::Result<Settings> {
     let shared = &config.shared;
     let text = |key: &str| shared.get(key).and_then(Value::as_str).map(str::to_owned);
     let summary = text("model_reasoning_summary").map(Value::String);
     let personality = text("personality").map(Value::String);
     let (sandbox_policy, permission_profile) = sandbox(shared, cwd)?;
+    let (model, provider) = if is_codex(engine) {
+        ("", "")
+    } else {
+        (MODEL, PROVIDER)
+    };
     Ok(Settings {
-        model: text("model").unwrap_or_else(|| MODEL.to_owned()),
-        provider: text("model_provider").unwrap_or_else(|| PROVIDER.to_owned()),
+        model: text("model").unwrap_or_else(|| model.to_owned()),
+        provider: text("model_provider").unwrap_or_else(|| provider.to_owned()),
         cwd: cwd.display().to_string(),
         runtime_workspace_roots: Vec::new(),
         config: Map::new(),
@@ -152,6 +160,7 @@ mod tests {
     use turnlane_protocol::policy::ApprovalsReviewer;
 
     use super::*;
+    use crate::config::NATIVE;
 
     fn config(shared: Value) -> Config {
         let Value::Object(shared) = shared else {
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_that_nobody_configured() {
-        let settings = settings(&config(json!({})), Path::new("/w")).unwrap();
+        let settings = settings(&config(json!({})), Path::new("/w"), NATIVE).unwrap();
         assert_eq!(settings.approval_policy, ApprovalPolicy::OnRequest);
         assert_eq!(
             settings.sandbox_policy,
@@ -178,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn codex_is_told_only_the_model_and_provider_that_are_configured() {
+        let names = |shared: Value| {
+            let settings = settings(&config(shared), Path::new("/w"), "codex").unwrap();
+            (settings.model, settings.provider)
+        };
+        assert_eq!(names(json!({})), (String::new(), String::new()));
+        let named = names(json!({"model": "m-1", "model_provider": "local"}));
+        assert_eq!(named, ("m-1".to_owned(), "local".to_owned()));
+    }
+
+    #[test]
     fn a_trusted_directory_or_repository_may_be_written() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -185,7 +205,8 @@ mod tests {
         std::fs::create_dir_all(&inner).unwrap();
         let path = root.to_str().unwrap().to_owned();
         let trusting = |level: &str| config(json!({"projects": {&path: {"trust_level": level}}}));
-        let policy = |config: &Config, cwd: &Path| settings(config, cwd).unwrap().sandbox_policy;
+        let policy =
+            |config: &Config, cwd: &Path| settings(config, cwd, NATIVE).unwrap().sandbox_policy;
         let writable = SandboxPolicy::from_mode("workspace-write").unwrap();
         let readable = SandboxPolicy::from_mode("read-only").unwrap();
         assert_eq!(policy(&trusting("trusted"), &root), writable);
@@ -205,7 +226,7 @@ mod tests {
             "sandbox_mode": "workspace-write",
             "sandbox_workspace_write": {"writable_roots": ["/extra"], "network_access": true},
         }));
-        let settings = settings(&config, Path::new("/w")).unwrap();
+        let settings = settings(&config, Path::new("/w"), NATIVE).unwrap();
         assert!(
             matches!(settings.approval_policy, ApprovalPolicy::Granular(granular)
             if granular.sandbox_approval && !granular.rules)
@@ -226,7 +247,7 @@ mod tests {
             ("approvals_reviewer", json!("nobody")),
         ] {
             let config = config(json!({key: value}));
-            let error = settings(&config, Path::new("/w")).unwrap_err();
+            let error = settings(&config, Path::new("/w"), NATIVE).unwrap_err();
             let text = format!("{error:#}");
             assert!(text.starts_with(&format!("config.toml: {key}: ")), "{text}");
         }

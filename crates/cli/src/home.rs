@@ -58,6 +58,18 @@ pub(crate) fn socket(home: &Path) -> PathBuf {
     home.join("run/app-server.sock")
 }
 
+/// The socket on which a daemon with this pid is reached while it stops.
+pub(crate) fn drain_socket(home: &Path, pid: u32) -> PathBuf {
+    home.join(format!("run/drain-{pid}.sock"))
+}
+
+/// The pid in the name of a drain socket or of its lock file.
+pub(crate) fn drain_pid(name: &str) -> Option<u32> {
+    let rest = name.strip_prefix("drain-")?;
+    let (pid, rest) = rest.split_once('.')?;
+    matches!(rest, "sock" | "sock.lock").then(|| pid.parse().ok())?
+}
+
 /// The token of a home's websockets.
 pub(crate) fn token(home: &Path) -> PathBuf {
     home.join("token")
@@ -68,6 +80,11 @@ pub(crate) fn token(home: &Path) -> PathBuf {
 pub(crate) fn hidden(home: &Path, codex_home: Option<&Path>) -> Vec<PathBuf> {
     let login = codex_home.map(|codex| codex.join("auth.json"));
     std::iter::once(home.to_owned()).chain(login).collect()
+}
+
+/// Where shims remember what they have reported.
+pub(crate) fn shim(home: &Path) -> PathBuf {
+    home.join("shim")
 }
 
 /// Where the process service remembers what it made outside of the home.

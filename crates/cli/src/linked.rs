@@ -16,7 +16,7 @@ use crate::assembly::Assembly;
 use crate::home;
 
 /// How long a daemon has to answer.
-const HANDSHAKE: Duration = Duration::from_secs(2);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(2);
 /// How long a daemon that was lost is looked for.
 const LOST_MAX: Duration = Duration::from_secs(30);
 
@@ -57,6 +57,15 @@ impl Linked {
             max: Duration::from_secs(1),
             give_up_after: Some(LOST_MAX),
         };
+        Self::with(endpoint, builder, reconnect).await
+    }
+
+    /// As [`Self::to`], with what is done about a lost connection.
+    pub(crate) async fn with(
+        endpoint: Endpoint,
+        builder: ClientBuilder,
+        reconnect: Reconnect,
+    ) -> Result<Self, ConnectError> {
         let client = builder.endpoint(endpoint).reconnect(reconnect);
         let client = Box::pin(client.connect()).await?;
         Ok(Self { client, own: None })

@@ -61,17 +61,21 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             let config = config(&options.config);
             commands::exec_server::run(*options, &config)?;
         }
+        Command::Shim(options) => {
+            let config = config(&options.config);
+            return Ok(commands::shim::run(&options, &config));
+        }
         Command::Exec(options) => {
             return Ok(commands::exec::run(*options, &args.config));
         }
         Command::Run(options) => return Ok(commands::run::run(*options, &args.config)),
         // The arguments refuse settings that could have no effect, here and below.
-        Command::Status(options) => return commands::status::run(&options, &[]),
-        Command::Thread(options) => return commands::thread::run(options, &[]),
+        Command::Status(options) => return commands::status::run(&options),
+        Command::Thread(options) => return commands::thread::run(options),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
-        Command::Approvals(options) => return commands::approvals::run(options, &[]),
+        Command::Approvals(options) => return commands::approvals::run(options),
         Command::Shortcut(shortcut) => {
-            return commands::thread::run(shortcut.whole(), &[]);
+            return commands::thread::run(shortcut.whole());
         }
         Command::Demo(options) => return commands::demo::run(&options),
         Command::Store(options) => return commands::store::run(options),

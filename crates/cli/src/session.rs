@@ -5,9 +5,10 @@
 //! all processes of this home, so whatever needs no turn to run works without a daemon. Nobody who
 //! only looks is ever asked for an approval.
 //!
-//! What refusals mean for people is in `refused`, which thread or row is meant in `find`, how a server
+//! What refusals mean for people is in `refused`, how a daemon is reached that stops in `draining`, which thread or row is meant in `find`, how a server
 //! is reached that was named in `reach`.
 
+mod draining;
 pub(crate) mod find;
 mod reach;
 pub(crate) mod refused;
@@ -68,12 +69,7 @@ enum Place {
 }
 
 /// Runs a command with a session, which is ended in order whatever becomes of the command.
-pub(crate) fn with<F>(
-    before: &[String],
-    reach: &Reach,
-    needs: Needs,
-    command: F,
-) -> anyhow::Result<ExitCode>
+pub(crate) fn with<F>(reach: &Reach, needs: Needs, command: F) -> anyhow::Result<ExitCode>
 where
     F: AsyncFnOnce(&Session) -> anyhow::Result<ExitCode>,
 {
@@ -83,7 +79,7 @@ where
         .build()
         .context("cannot start the runtime")?;
     let whole = async {
-        let session = Box::pin(Session::open(before, reach, needs)).await?;
+        let session = Box::pin(Session::open(reach, needs)).await?;
         let done = Box::pin(command(&session)).await;
         session.linked.end().await;
         done
@@ -115,18 +111,25 @@ impl Session {
         typed.insert(id.to_owned(), word.to_owned());
     }
 
-    async fn open(before: &[String], reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
+    async fn open(reach: &Reach, needs: Needs) -> anyhow::Result<Self> {
         if let Some(elsewhere) = Elsewhere::named(reach)? {
             let linked = elsewhere.link(builder()).await?;
             return Ok(Self::new(linked, Place::Elsewhere, Presence::Absent));
         }
         let home = home::open()?;
         let codex_home = home::codex();
-        let layers = Layers::new(&home, codex_home.as_deref(), before);
+        let layers = Layers::new(&home, codex_home.as_deref(), &[]);
         if let Some(linked) = Linked::daemon(&home, builder()).await {
             return Ok(Self::new(linked, Place::Home(home), Presence::Absent));
         }
         let presence = record::presence(&home);
+        // Its last turns run there and nowhere else.
+        if needs == Needs::Daemon
+            && let Presence::Stopping(pid) = presence
+            && let Some(linked) = draining::connect(&home, pid).await
+        {
+            return Ok(Self::new(linked, Place::Home(home), presence));
+        }
         if needs == Needs::Daemon {
             bail!(without_daemon(&home, &presence));
         }
@@ -196,17 +199,22 @@ impl Session {
         method: &str,
         params: &Value,
     ) -> Result<R, CallError> {
-        // What a thread may do was decided by whoever made it; nothing is taken away here.
-        let options = CallOptions {
-            validation: Some(Validation::Off),
-            ..CallOptions::default()
+        let answer = match call(self.client(), method, params).await {
+            Ok(answer) => answer,
+            Err(error) => match self.owner_of(method, &error).await {
+                Some(owner) => call(&owner, method, params).await?,
+                None => return Err(error),
+            },
         };
-        let client = self.client();
-        let answer = client.call_raw(method, params.clone(), options).await?;
         serde_json::from_value(answer).map_err(|reason| CallError::InvalidArgument {
             what: "answer",
             reason: format!("the answer to {method} cannot be read: {reason}"),
         })
+    }
+
+    /// A daemon of this home that stops and owns the lane which the refused call is about.
+    async fn owner_of(&self, method: &str, error: &CallError) -> Option<Client> {
+        draining::owner_of(self.home()?, method, error).await
     }
 
     /// One call, with its refusal in words and the next step.
@@ -250,6 +258,15 @@ impl Session {
     }
 }
 
+async fn call(client: &Client, method: &str, params: &Value) -> Result<Value, CallError> {
+    // The client that made a thread decided what it may do; nothing is taken away here.
+    let options = CallOptions {
+        validation: Some(Validation::Off),
+        ..CallOptions::default()
+    };
+    client.call_raw(method, params.clone(), options).await
+}
+
 /// A command that only a daemon can do, where none answers.
 fn without_daemon(home: &Path, presence: &Presence) -> String {
     let home = home.display();
@@ -283,20 +300,20 @@ fn waits(home: &Path, presence: &Presence) -> String {
     let home = home.display();
     match presence {
         Presence::Absent => {
-            format!("no daemon runs in {home}: it waits until `turnlane serve` does")
+            format!("no daemon runs in {home}: queued turns wait until `turnlane serve` runs")
         }
         Presence::Listening(pid) => format!(
-            "the daemon of {home}, process {pid}, does not answer: it waits until the daemon does"
+            "the daemon of {home}, process {pid}, does not answer: queued turns wait until it does"
         ),
         Presence::Suspended(pid) => format!(
-            "the daemon of {home}, process {pid}, is suspended: it waits until `kill -CONT {pid}`"
+            "the daemon of {home}, process {pid}, is suspended: queued turns wait until `kill -CONT {pid}`"
         ),
         Presence::Stopping(pid) => format!(
-            "the daemon of {home}, process {pid}, is stopping: it waits until the next \
+            "the daemon of {home}, process {pid}, is stopping: queued turns wait until the next \
              `turnlane serve`"
         ),
         Presence::Denied => format!(
-            "the socket of the daemon of {home} may not be used: it waits until the daemon looks \
+            "the socket of the daemon of {home} may not be used: queued turns wait until the daemon looks \
              for new turns"
         ),
     }

@@ -15,8 +15,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -38,6 +40,8 @@ pub struct ProcessSpec {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
+    /// In place of a pipe.
+    stdin: Option<Arc<OwnedFd>>,
 }
 
 impl ProcessSpec {
@@ -48,6 +52,7 @@ impl ProcessSpec {
             arguments: Vec::new(),
             environment: Vec::new(),
             folder: None,
+            stdin: None,
         }
     }
 
@@ -88,14 +93,25 @@ impl ProcessSpec {
         self
     }
 
+    /// The same with this descriptor as standard input, such as one end of a socket.
+    #[must_use]
+    pub fn stdin(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.stdin = Some(Arc::new(descriptor.into()));
+        self
+    }
+
     #[expect(clippy::disallowed_types, reason = "see the import")]
     fn spawn(&self) -> io::Result<Child> {
+        let stdin = match &self.stdin {
+            Some(descriptor) => Stdio::from(descriptor.try_clone()?),
+            None => Stdio::piped(),
+        };
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
             .env_clear()
             .envs(self.environment.iter().cloned())
-            .stdin(Stdio::piped())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -130,9 +146,11 @@ pub struct TestProcess {
 
 impl TestProcess {
     /// Starts the program; it exists when this returns. Needs a tokio runtime.
-    pub fn start(spec: ProcessSpec) -> Result<Self, Error> {
+    pub fn start(mut spec: ProcessSpec) -> Result<Self, Error> {
         let starting = format!("start {}", spec.program.to_string_lossy());
         let mut child = spec.spawn().map_err(Error::doing(&starting))?;
+        // Kept open here, a socket would not end with the child; a restart gets a pipe.
+        spec.stdin = None;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stderr)) = (pid, child.stderr.take()) else {
             let source = io::Error::other("it has no id or no stderr");

@@ -59,6 +59,12 @@ impl SmallDisk {
             .args([binary])
             .args([format!("{module}::{}", wanted.test)])
             .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Snapshots are found by it where the user of the tests has no cargo to ask.
+        let root = "INSTA_WORKSPACE_ROOT";
+        let child = match std::env::var_os(root) {
+            Some(path) => child.env(root, path),
+            None => child,
+        };
         let output = TestProcess::run(child, DEADLINE).await?;
         let said = String::from_utf8_lossy(&output.stdout);
         // 101 is a failed test; anything else is a system without `unshare`, or that forbids it.
@@ -110,7 +116,9 @@ impl SmallDisk {
 
     /// Nothing can be written any more, by nobody; who has a file open for writing prevents it.
     pub async fn make_read_only(&self) -> Result<(), Error> {
-        let remount = ProcessSpec::shell("exec mount -o remount,ro \"$0\"");
+        // With `bind` the mount alone changes. Without it the options of the file system are given
+        // again, among them an owner that a namespace of an ordinary user does not have.
+        let remount = ProcessSpec::shell("exec mount -o remount,bind,ro \"$0\"");
         let output = TestProcess::run(remount.args([self.path()]), DEADLINE).await?;
         if output.status.success() {
             return Ok(());

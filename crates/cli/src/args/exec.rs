@@ -224,6 +224,9 @@ As with `codex exec`, a picture that is missing, an answer that does not fit --o
 file of -o that cannot be written are warnings, and the exit code is that of the turn. `turnlane run`
 is strict: there each of them is exit code 1, and without its picture nothing is sent.
 
+If the daemon that runs the turn ends, the command says so at once and waits up to 30 s for the next
+one, which decides what became of the turn. `turnlane run` ends after a second.
+
 Without a running daemon the thread is run in this process; either way it is stored in
 $TURNLANE_HOME and can be resumed from any program.
 

@@ -100,7 +100,7 @@ Settings, in $TURNLANE_HOME/config.toml or with -c:
   queue.on_error            continue (default), block: when a turn failed
   queue.on_cannot_start     block (default), continue: when it could not even begin
   queue.on_limit            wait (default), fail: when the provider has no capacity or allowance
-  queue.on_interrupt        pause (default), continue: when somebody stopped a turn
+  queue.on_interrupt        pause (default), continue: when a client stopped a turn
   approvals.timeout, approvals.unattended_timeout       no limit (default), or a time
   process.sandbox           enforced (default), container: where this machine gives no mounts (as in
                             a plain container), run sandboxed commands without them

@@ -1,6 +1,6 @@
 //! The flags of `turnlane store`.
 //!
-//! The invariant here: whatever deletes something asks first or needs `--yes`.
+//! The invariant here: a command that deletes threads asks the person first, or needs `--yes`.
 
 use std::path::PathBuf;
 use std::time::Duration;

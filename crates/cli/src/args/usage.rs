@@ -59,7 +59,7 @@ fn with_usage(mut error: clap::Error, line: &[OsString]) -> clap::Error {
     error
 }
 
-/// A setting for a command that runs no turn and serves nobody.
+/// The refusal of a setting for a command that runs no turn and serves no client.
 fn without_effect(line: &[OsString]) -> clap::Error {
     let mut command = command(line);
     let name = command.get_bin_name().unwrap_or("turnlane").to_owned();

@@ -21,33 +21,28 @@ use crate::shown::table::{Cell, Column, facts, table};
 use crate::shown::text::visible;
 use crate::shown::{Form, Ink, Screen};
 
-pub(crate) fn run(args: ApprovalsArgs, before: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
     let ApprovalsArgs { reach, command } = args;
-    with(
-        before,
-        &reach,
-        Needs::Store,
-        async |session| match command {
-            ApprovalsCommand::List(args) => list(session, &args).await,
-            ApprovalsCommand::Show(args) => show(session, &args).await,
-            ApprovalsCommand::Accept(ApprovalsAccept {
-                ids,
-                for_session,
-                answer,
-            }) => {
-                let decision = if for_session {
-                    "acceptForSession"
-                } else {
-                    "accept"
-                };
-                decide(session, &Screen::new(answer), &ids, decision).await
-            }
-            ApprovalsCommand::Decline(ApprovalsDecline { ids, stop, answer }) => {
-                let decision = if stop { "cancel" } else { "decline" };
-                decide(session, &Screen::new(answer), &ids, decision).await
-            }
-        },
-    )
+    with(&reach, Needs::Store, async |session| match command {
+        ApprovalsCommand::List(args) => list(session, &args).await,
+        ApprovalsCommand::Show(args) => show(session, &args).await,
+        ApprovalsCommand::Accept(ApprovalsAccept {
+            ids,
+            for_session,
+            answer,
+        }) => {
+            let decision = if for_session {
+                "acceptForSession"
+            } else {
+                "accept"
+            };
+            decide(session, &Screen::new(answer), &ids, decision).await
+        }
+        ApprovalsCommand::Decline(ApprovalsDecline { ids, stop, answer }) => {
+            let decision = if stop { "cancel" } else { "decline" };
+            decide(session, &Screen::new(answer), &ids, decision).await
+        }
+    })
 }
 
 async fn list(session: &Session, args: &ApprovalsList) -> anyhow::Result<ExitCode> {

@@ -5,10 +5,13 @@
 //! that other commands refuse, is marked `fix this` and names what to type. An absent part that nothing
 //! needs is marked `fine`. The command changes nothing and shows no key.
 //!
-//! The parts look: `home`, `database`, `daemon`, `settings`, `machine`, `sandbox`.
+//! The parts look: `home`, `database`, `daemon`, `settings`, `engines`, `machine`, `sandbox`,
+//! `descriptors`.
 
 mod daemon;
 mod database;
+mod descriptors;
+mod engines;
 mod home;
 mod machine;
 mod sandbox;
@@ -110,9 +113,10 @@ pub(crate) fn run(options: &Doctor, before: &[String]) -> anyhow::Result<ExitCod
     });
     let (mut parts, verdict) = runtime::block_on(async {
         let (mut parts, daemon) = home::look(&screen).await;
-        let (part, verdict, confines) = settings::look(before, daemon.as_ref()).await;
-        parts.extend(part);
+        let (of_settings, verdict, confines) = settings::look(before, daemon.as_ref()).await;
+        parts.extend(of_settings);
         parts.extend(machine::look(confines).await);
+        parts.push(descriptors::look());
         (parts, verdict)
     })?;
     let is_broken = |parts: &[Part]| {

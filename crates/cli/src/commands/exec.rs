@@ -36,7 +36,7 @@ use anyhow::Context as _;
 use turnlane::Filter;
 use turnlane_protocol::output_schema::check_answer;
 
-use self::drive::{Drive, Driven, Parts, Stop};
+use self::drive::{DaemonWatch, Drive, Driven, Parts, Stop};
 use self::human::{Human, Look};
 use self::last_message::LastMessage;
 use self::output::{Output, Voice};
@@ -167,10 +167,10 @@ async fn whole(wish: &Wish, before: &[String], audience: Audience) -> Result<Fin
         setup: &setup,
         prompt: prompt.as_deref(),
         file: file.as_ref(),
-        server: if linked.is_daemon() {
-            Place::Daemon
+        runner: if linked.is_daemon() {
+            TurnRunner::Daemon
         } else {
-            Place::Here
+            TurnRunner::ThisProcess
         },
         audience,
     };
@@ -185,15 +185,15 @@ struct Asked<'a> {
     setup: &'a Setup,
     prompt: Option<&'a str>,
     file: Option<&'a LastMessage>,
-    server: Place,
+    runner: TurnRunner,
     audience: Audience,
 }
 
 /// Which process runs the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TurnRunner {
     Daemon,
-    Here,
+    ThisProcess,
 }
 
 impl Asked<'_> {
@@ -221,11 +221,15 @@ impl Asked<'_> {
                 });
             }
         };
+        let daemon = linked
+            .is_daemon()
+            .then(|| DaemonWatch::new(self.setup.home.clone(), &linked.client, self.audience));
         let parts = Parts {
             calls,
             events,
             run,
             output,
+            daemon,
         };
         let mut drive = Drive::new(parts, primary);
         let driven = drive.follow(&mut signals).await;
@@ -304,13 +308,13 @@ impl Asked<'_> {
         let (variable, _) = rest.split_once('`')?;
         let keys = self.setup.home.join(crate::assembly::KEYS);
         let keys = keys.display();
-        Some(match self.server {
-            Place::Daemon => format!(
-                "The daemon lacks {variable}, whatever is set in this shell. Write {variable}=KEY into \
+        Some(match self.runner {
+            TurnRunner::Daemon => format!(
+                "The daemon does not have {variable} in its environment; the environment of this shell does not count. Write {variable}=KEY into \
                  {keys}, or stop the daemon with `turnlane serve stop` and start it where {variable} is \
                  set.\n"
             ),
-            Place::Here => {
+            TurnRunner::ThisProcess => {
                 format!("Set {variable} in this shell, or write {variable}=KEY into {keys}.\n")
             }
         })

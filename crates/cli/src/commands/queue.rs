@@ -36,7 +36,7 @@ pub(crate) fn run(args: QueueArgs, before: &[String]) -> anyhow::Result<ExitCode
         QueueCommand::Start(_) => Needs::Daemon,
         _ => Needs::Store,
     };
-    with(&[], &reach, needs, async |session| match command {
+    with(&reach, needs, async |session| match command {
         QueueCommand::Add(args) => add::run(session, &args, before).await,
         QueueCommand::List(args) => list::run(session, &args).await,
         QueueCommand::Edit(args) => edit(session, &args).await,

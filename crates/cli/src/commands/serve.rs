@@ -9,6 +9,7 @@
 
 mod control;
 mod detach;
+mod drain;
 mod log_file;
 pub(crate) mod record;
 mod words;
@@ -28,6 +29,7 @@ use crate::commands::app_server::listening::{bind_one, say};
 use crate::config::{Config, ConfigFiles, Layers};
 use crate::signals::Hangup;
 use crate::{home, runtime, signals};
+use drain::DrainSocket;
 use log_file::{LogFile, Terminals};
 use record::Record;
 
@@ -97,13 +99,15 @@ async fn serve(
         LogFile::keep_bounded(home);
     }
     let listeners = bind(args, urls, home, &config).await?;
+    drain::remove_leftovers(home);
     let record = Record::write(home, &listeners);
     let bound: Vec<_> = listeners.iter().map(Listener::bound).collect();
     let door = Door::closed();
+    let shut = CancellationToken::new();
     let mut serving = JoinSet::new();
     for listener in listeners {
-        let (door, stop) = (door.clone(), stop.clone());
-        serving.spawn(async move { door.run_listener(listener, stop).await });
+        let (door, shut) = (door.clone(), shut.clone());
+        serving.spawn(async move { door.run_listener(listener, shut).await });
     }
     let endpoint = format!("unix://{}", home::socket(home).display());
     let kind = Kind::Serve {
@@ -136,8 +140,15 @@ async fn serve(
     }
     stop.cancelled().await;
     let grace = config.server.shutdown_grace;
+    // Before the own socket is given away: the turns that still run can be reached at every moment.
+    let drain = DrainSocket::open(&door, home, &config.server, &args.auth).await;
+    shut.cancel();
     say(&words::stopping(grace))?;
-    assembly.stop(grace, &at_once, &signals.hurry).await?;
+    let stopped = assembly.stop(grace, &at_once, &signals.hurry).await;
+    if let Some(drain) = drain {
+        drain.close().await;
+    }
+    stopped?;
     while serving.join_next().await.is_some() {}
     drop(record);
     say("stopped")

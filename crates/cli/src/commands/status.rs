@@ -1,6 +1,6 @@
 //! `turnlane status`: one screen about the daemon, the lanes by who has to act, and the last day.
 //!
-//! The invariant here: nothing that waits for a person is left out, whatever else there is to show. It
+//! The invariant here: the screen shows everything that waits for a person, however much else it shows. It
 //! only reads, and works on what is stored where no daemon runs.
 //!
 //! How the screen looks is in `view`.
@@ -28,8 +28,8 @@ const COUNTED_MAX: usize = 1_000;
 /// Of one thread so many of the last turns are counted.
 const TURNS_MAX: usize = 1_000;
 
-pub(crate) fn run(args: &StatusArgs, before: &[String]) -> anyhow::Result<ExitCode> {
-    with(before, &args.reach, Needs::Store, async |session| {
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    with(&args.reach, Needs::Store, async |session| {
         let screen = Screen::new(args.answer);
         let status = look(session, &screen).await?;
         match screen.form {

@@ -16,16 +16,15 @@ use turnlane_store::sqlite::{self, Options, SqliteStore};
 use turnlane_store::thread::{IdleScope, IdleThread};
 use turnlane_store::{Store as _, StoreError};
 
-use super::thread::confirm::{self, Said};
+use super::thread::confirm;
 use crate::args::{StoreArgs, StoreBackup, StoreCheck, StoreCommand, StoreCompact, StorePrune};
 use crate::assembly::DATABASE;
 use crate::home;
 use crate::runtime;
-use crate::session::INTERRUPTED;
 use crate::shown::ids::short;
 use crate::shown::table::{Cell, Column, table};
 use crate::shown::text::counted;
-use crate::shown::{Form, Screen, note};
+use crate::shown::{Form, Screen};
 
 /// So many threads are listed before a question; the rest is counted.
 const LISTED_MAX: usize = 20;
@@ -164,16 +163,9 @@ async fn prune_in(home: &Path, store: &SqliteStore, args: &StorePrune) -> anyhow
             show(&screen, &found, "found")?;
         }
         let question = format!("Delete {} for good?", counted(found.len(), "thread"));
-        match confirm::asked(&question, "use --dry-run to see what would go").await? {
-            Some(Said::Yes) => {}
-            Some(Said::No) => {
-                note("nothing was deleted");
-                return Ok(ExitCode::FAILURE);
-            }
-            None => {
-                note("\nnothing was deleted");
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
+        let instead = "use --dry-run to see what would go";
+        if let Some(code) = confirm::declined(&question, instead, "nothing was deleted").await? {
+            return Ok(code);
         }
     }
     let mut count = 0;
@@ -185,7 +177,9 @@ async fn prune_in(home: &Path, store: &SqliteStore, args: &StorePrune) -> anyhow
         }
         for thread in &deleted {
             let id = ThreadId::from_uuid(thread.id.as_uuid());
-            turnlane_server::remove_attachments(&turnlane_server::attachments_of(home, id));
+            let copies = turnlane_server::attachments_of(home, id);
+            let copies = turnlane_server::attachments_still_of(store, id, copies).await;
+            turnlane_server::remove_attachments(&copies);
         }
         count += deleted.len();
         show(&screen, &deleted, "deleted")?;

@@ -19,18 +19,17 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use crate::args::{SomeThreads, ThreadArgs, ThreadCommand, ThreadFork, ThreadRm, ThreadStop};
-use crate::session::{INTERRUPTED, Needs, Session, find, with};
+use crate::session::{Needs, Session, find, with};
 use crate::shown::ids::short;
-use crate::shown::{Form, Screen, note};
-use confirm::Said;
+use crate::shown::{Form, Screen};
 
-pub(crate) fn run(args: ThreadArgs, before: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: ThreadArgs) -> anyhow::Result<ExitCode> {
     let ThreadArgs { reach, command } = args;
     let needs = match command {
         ThreadCommand::Tail(_) | ThreadCommand::Stop(_) => Needs::Daemon,
         _ => Needs::Store,
     };
-    with(before, &reach, needs, async |session| match command {
+    with(&reach, needs, async |session| match command {
         ThreadCommand::List(args) => list::run(session, &args).await,
         ThreadCommand::Show(args) => show::run(session, &args).await,
         ThreadCommand::Tail(args) => tail::run(session, &args).await,
@@ -108,16 +107,9 @@ async fn remove(session: &Session, args: &ThreadRm) -> anyhow::Result<ExitCode> 
     if !args.yes {
         let words: Vec<_> = threads.iter().map(|id| session.word(id)).collect();
         let question = format!("Delete {} for good, with all turns?", words.join(", "));
-        match confirm::asked(&question, "use `turnlane thread archive`").await? {
-            Some(Said::Yes) => {}
-            Some(Said::No) => {
-                note("nothing was deleted");
-                return Ok(ExitCode::FAILURE);
-            }
-            None => {
-                note("\nnothing was deleted");
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
+        let instead = "use `turnlane thread archive`";
+        if let Some(code) = confirm::declined(&question, instead, "nothing was deleted").await? {
+            return Ok(code);
         }
     }
     do_each(session, &args.some, &DELETE, threads).await

@@ -93,6 +93,21 @@ impl<'a> Section<'a> {
         self.error(key, value, &format!("expected {what}, found {found}"))
     }
 
+    /// A table inside this one; `name` is its full name.
+    pub(super) fn table(
+        &self,
+        key: &'static str,
+        name: &'static str,
+    ) -> anyhow::Result<Option<Section<'_>>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        match value.get_ref().as_table() {
+            Some(table) => Ok(Some(Section::new(self.source, name, table))),
+            None => Err(self.expected(key, value, "a table")),
+        }
+    }
+
     /// A whole number within `range`.
     pub(super) fn number(
         &self,

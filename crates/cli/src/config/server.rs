@@ -10,6 +10,7 @@ use turnlane_process::{AbsentMounts, LocalSockets};
 use turnlane_store::queue::{OnCannotStart, OnCrash, OnError, OnLimit, OnStop, Policies};
 
 use super::Section;
+use super::engine::EngineConfig;
 use super::exec_server::{count, set};
 
 /// Those sections with their defaults.
@@ -35,9 +36,7 @@ pub(crate) struct ServerConfig {
     /// How often a turn may lose its worker before it began.
     pub(crate) poison_limit: u32,
     pub(crate) max_running: usize,
-    pub(crate) engine: String,
-    /// None: turns may take as long as they take.
-    pub(crate) turn_timeout: Option<Duration>,
+    pub(crate) engine: EngineConfig,
     pub(crate) spawn: Spawn,
     /// Whether commands with network may use sockets of the user's other programs.
     pub(crate) local_sockets: LocalSockets,
@@ -76,8 +75,7 @@ impl Default for ServerConfig {
             policies: Policies::default(),
             poison_limit: 3,
             max_running: 32,
-            engine: "native".to_owned(),
-            turn_timeout: None,
+            engine: EngineConfig::default(),
             spawn: Spawn::Allow,
             local_sockets: LocalSockets::Closed,
             absent_mounts: AbsentMounts::Refuse,
@@ -86,7 +84,7 @@ impl Default for ServerConfig {
 }
 
 /// The longest time a setting may name: a year.
-const LONG: Duration = Duration::from_hours(24 * 366);
+pub(super) const LONG: Duration = Duration::from_hours(24 * 366);
 /// The longest time that archived threads are kept by a setting: ten years.
 const RETENTION_MAX: Duration = Duration::from_hours(24 * 3_660);
 /// The longest time that keys of ended turns are remembered.
@@ -135,13 +133,7 @@ impl ServerConfig {
                 &mut self.max_running,
                 count(&section, "max_running", 1, 1_000)?,
             ),
-            "engine" => {
-                let engine = section.word("default", &ENGINES)?;
-                set(&mut self.engine, engine.map(str::to_owned));
-                if let Some(limit) = section.duration("turn_timeout", LONG)? {
-                    self.turn_timeout = Some(limit).filter(|limit| !limit.is_zero());
-                }
-            }
+            "engine" => self.engine.apply(&section)?,
             _ => {
                 set(&mut self.spawn, section.word("spawn", &SPAWN)?);
                 let sockets = section.word("local_sockets", &LOCAL_SOCKETS)?;
@@ -195,7 +187,6 @@ const ON_CANNOT_START: [(&str, OnCannotStart); 2] = [
     ("continue", OnCannotStart::Continue),
 ];
 const ON_LIMIT: [(&str, OnLimit); 2] = [("wait", OnLimit::Wait), ("fail", OnLimit::Fail)];
-const ENGINES: [(&str, &str); 2] = [("native", "native"), ("scripted", "scripted")];
 const SPAWN: [(&str, Spawn); 2] = [("allow", Spawn::Allow), ("deny", Spawn::Deny)];
 const SANDBOX: [(&str, AbsentMounts); 2] = [
     ("enforced", AbsentMounts::Refuse),

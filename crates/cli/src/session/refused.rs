@@ -82,8 +82,8 @@ pub(crate) fn plain(message: &str) -> String {
     }
     if let Some(engine) = text.strip_prefix("unknown engine: ") {
         return format!(
-            "there is no engine `{engine}`; there are `native`, and `scripted` on a server that was \
-             started with --script"
+            "there is no engine `{engine}`; there are `native`, `codex`, `codex-exec`, and `scripted` on a \
+             server that was started with --script"
         );
     }
     text
@@ -312,8 +312,8 @@ mod tests {
         for (wire, shown) in [
             (
                 "thread/start: thread/start failed: unknown engine: foo (code -32600)",
-                "there is no engine `foo`; there are `native`, and `scripted` on a server that was \
-                 started with --script",
+                "there is no engine `foo`; there are `native`, `codex`, `codex-exec`, and `scripted` on a \
+                 server that was started with --script",
             ),
             (
                 "thread t already has an active writer (code -32600)",

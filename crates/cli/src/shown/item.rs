@@ -53,7 +53,11 @@ pub(crate) fn ended(screen: &Screen, item: &Item, output: Output) -> String {
             let took = took(command.duration_ms.unwrap_or(0));
             let how = match (&command.status, command.exit_code) {
                 (ItemStatus::Declined, _) => screen.paint(Ink::Yellow, " declined"),
-                (ItemStatus::Completed, _) => {
+                // The call returned before its command ended, which nothing has reported since.
+                (ItemStatus::Completed, None) => {
+                    screen.paint(Ink::Yellow, &format!(" still ran after {took}"))
+                }
+                (ItemStatus::Completed, Some(_)) => {
                     screen.paint(Ink::Green, &format!(" succeeded in {took}"))
                 }
                 (ItemStatus::InProgress, _) => screen.paint(Ink::Yellow, " still runs"),
@@ -128,5 +132,29 @@ fn word(status: &ItemStatus) -> &str {
         ItemStatus::Declined => "declined",
         ItemStatus::Interrupted => "interrupted",
         ItemStatus::Unlisted(word) => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_without_an_end_is_not_said_to_have_succeeded() {
+        for (status, code, expected) in [
+            ("completed", Some(0), " succeeded in 10.0s\n"),
+            ("completed", None, " still ran after 10.0s\n"),
+            ("failed", Some(2), " exited 2 in 10.0s\n"),
+            ("failed", None, " failed in 10.0s\n"),
+        ] {
+            let item = json!({
+                "type": "commandExecution", "id": "i", "command": "make", "cwd": "/w",
+                "status": status, "commandActions": [], "exitCode": code, "durationMs": 10_000,
+            });
+            let item: Item = serde_json::from_value(item).unwrap();
+            assert_eq!(ended(&Screen::plain(), &item, Output::Shown), expected);
+        }
     }
 }

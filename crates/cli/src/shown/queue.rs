@@ -6,7 +6,7 @@ use turnlane_protocol::queue::{QueueState, QueuedTurn, QueuedTurnStatus};
 use turnlane_protocol::thread::QueueSummary;
 
 use super::ids::{short, shorts};
-use super::state::Asked;
+use super::state::OpenApproval;
 use super::table::{Cell, Column, table};
 use super::text::{counted, of_input, one_line, visible};
 use super::time::utc;
@@ -105,10 +105,10 @@ pub(crate) fn state(screen: &Screen, thread: &str, state: &QueueState) -> String
 }
 
 /// A queue of which the rows are shown.
-pub(crate) struct Shown<'a> {
+pub(crate) struct QueueTable<'a> {
     pub(crate) state: &'a QueueState,
     /// Whether the running turn waits for a decision.
-    pub(crate) asked: Asked,
+    pub(crate) asked: OpenApproval,
     pub(crate) runner: Runner,
 }
 
@@ -120,7 +120,7 @@ pub(crate) enum Runner {
 }
 
 /// The rows as a table; empty where there are none.
-pub(crate) fn rows(screen: &Screen, rows: &[QueuedTurn], queue: &Shown<'_>) -> String {
+pub(crate) fn rows(screen: &Screen, rows: &[QueuedTurn], queue: &QueueTable<'_>) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -147,7 +147,7 @@ pub(crate) fn rows(screen: &Screen, rows: &[QueuedTurn], queue: &Shown<'_>) -> S
 }
 
 /// What keeps a row from running, in a few words.
-fn waits_for(screen: &Screen, row: &QueuedTurn, queue: &Shown<'_>) -> Cell {
+fn waits_for(screen: &Screen, row: &QueuedTurn, queue: &QueueTable<'_>) -> Cell {
     let summary = &queue.state.summary;
     if let QueuedTurnStatus::Failed { .. } = row.status {
         return Cell::inked("failed", Ink::Red);
@@ -163,7 +163,7 @@ fn waits_for(screen: &Screen, row: &QueuedTurn, queue: &Shown<'_>) -> Cell {
     }
     let until = summary.waiting.as_ref().map(|waiting| waiting.until_ms);
     let (ink, text) = match (queue.state.running.is_some(), until) {
-        (true, _) if queue.asked == Asked::Yes => (Ink::Yellow, "needs approval".to_owned()),
+        (true, _) if queue.asked == OpenApproval::Yes => (Ink::Yellow, "needs approval".to_owned()),
         (true, _) => (Ink::Plain, "running turn".to_owned()),
         (false, _) if summary.paused.is_some() => (Ink::Yellow, "paused".to_owned()),
         (false, Some(Some(at_ms))) => (Ink::Yellow, format!("starts {}", screen.until(at_ms))),
@@ -214,14 +214,19 @@ mod tests {
         .unwrap()
     }
 
-    fn shown(state: &serde_json::Value, asked: Asked, runner: Runner, row: &QueuedTurn) -> String {
+    fn shown(
+        state: &serde_json::Value,
+        asked: OpenApproval,
+        runner: Runner,
+        row: &QueuedTurn,
+    ) -> String {
         let mut whole = json!({"depth": 2, "paused": null, "waiting": null, "blocked": null,
             "running": null, "revision": 1});
         for (key, value) in state.as_object().unwrap() {
             whole[key] = value.clone();
         }
         let state: QueueState = serde_json::from_value(whole).unwrap();
-        let queue = Shown {
+        let queue = QueueTable {
             state: &state,
             asked,
             runner,
@@ -244,7 +249,7 @@ mod tests {
         let runs = json!({"running": {"queuedTurnId": null, "turnId": id}});
         let paused = json!({"paused": {"reason": "user", "by": null, "sinceMs": 0}});
         let head = row(0, None);
-        let (no, yes) = (Asked::No, Asked::Yes);
+        let (no, yes) = (OpenApproval::No, OpenApproval::Yes);
         assert_eq!(shown(&json!({}), no, Runner::Runs, &head), "starts now");
         assert_eq!(shown(&json!({}), no, Runner::Absent, &head), "a daemon");
         assert_eq!(shown(&runs, no, Runner::Runs, &head), "running turn");

@@ -51,14 +51,14 @@ impl State {
 
 /// Whether an approval of a thread is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum OpenApproval {
     Yes,
     No,
 }
 
 /// The state of a thread as a list shows it.
-pub(crate) fn of_thread(screen: &Screen, thread: &Thread, asked: Asked) -> State {
-    if asked == Asked::Yes {
+pub(crate) fn of_thread(screen: &Screen, thread: &Thread, asked: OpenApproval) -> State {
+    if asked == OpenApproval::Yes {
         return State::new(Urgency::Asks, Ink::Yellow, "needs approval");
     }
     let last = thread.last_turn.as_ref().map(|turn| turn.status);
@@ -137,7 +137,13 @@ mod tests {
 
     use super::*;
 
-    fn word(status: Value, depth: u32, queue: &Value, last: Option<&str>, asked: Asked) -> String {
+    fn word(
+        status: Value,
+        depth: u32,
+        queue: &Value,
+        last: Option<&str>,
+        asked: OpenApproval,
+    ) -> String {
         let mut summary = json!({"depth": depth, "paused": null, "waiting": null, "blocked": null});
         for (key, value) in queue.as_object().unwrap() {
             summary[key] = value.clone();
@@ -167,51 +173,24 @@ mod tests {
         let failed = json!({"blocked": {
             "queuedTurnId": "0198c0de-41aa-7000-8000-0123456789ab", "message": "m"}});
         let waits = |until: Value| json!({"waiting": {"kind": "auth", "message": "m", "sinceMs": 0, "untilMs": until}});
-        let ended = Some("failed");
+        let (ended, running) = (Some("failed"), Some("inProgress"));
+        let (yes, no) = (OpenApproval::Yes, OpenApproval::No);
         for (status, depth, queue, last, asked, expected) in [
-            (
-                &active,
-                0,
-                &none,
-                Some("inProgress"),
-                Asked::Yes,
-                "needs approval",
-            ),
-            (&active, 3, &none, Some("inProgress"), Asked::No, "running"),
+            (&active, 0, &none, running, yes, "needs approval"),
+            (&active, 3, &none, running, no, "running"),
             // Another process runs it.
-            (&idle, 0, &none, Some("inProgress"), Asked::No, "running"),
-            (&idle, 1, &paused, ended, Asked::No, "held: paused"),
-            (&idle, 1, &failed, ended, Asked::No, "held: failed"),
-            (
-                &idle,
-                1,
-                &waits(Value::Null),
-                ended,
-                Asked::No,
-                "held: provider",
-            ),
-            (
-                &idle,
-                1,
-                &waits(json!(300_000)),
-                ended,
-                Asked::No,
-                "starts in 5m",
-            ),
-            (&idle, 1, &none, ended, Asked::No, "queued"),
+            (&idle, 0, &none, running, no, "running"),
+            (&idle, 1, &paused, ended, no, "held: paused"),
+            (&idle, 1, &failed, ended, no, "held: failed"),
+            (&idle, 1, &waits(Value::Null), ended, no, "held: provider"),
+            (&idle, 1, &waits(json!(300_000)), ended, no, "starts in 5m"),
+            (&idle, 1, &none, ended, no, "queued"),
             // Nothing waits, so nothing is held.
-            (&idle, 0, &paused, ended, Asked::No, "failed"),
-            (&idle, 0, &waits(Value::Null), ended, Asked::No, "failed"),
-            (&idle, 0, &none, Some("completed"), Asked::No, "completed"),
-            (
-                &idle,
-                0,
-                &none,
-                Some("interrupted"),
-                Asked::No,
-                "interrupted",
-            ),
-            (&idle, 0, &none, None, Asked::No, "idle"),
+            (&idle, 0, &paused, ended, no, "failed"),
+            (&idle, 0, &waits(Value::Null), ended, no, "failed"),
+            (&idle, 0, &none, Some("completed"), no, "completed"),
+            (&idle, 0, &none, Some("interrupted"), no, "interrupted"),
+            (&idle, 0, &none, None, no, "idle"),
         ] {
             let said = word(status.clone(), depth, queue, last, asked);
             assert_eq!(said, expected, "{status} {queue} {last:?}");

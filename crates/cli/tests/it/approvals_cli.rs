@@ -85,8 +85,11 @@ async fn what_another_process_asks_is_listed_and_decided_there() {
     person.queued("docs", "clean up").await;
     let approval = person.asked().await;
     let id = approval["approvalId"].as_str().unwrap();
-    // Its socket is gone, the process lives.
-    std::fs::remove_file(person.home.turnlane().join("run/app-server.sock")).unwrap();
+    // Its socket is gone, the process lives. It would make a missing file again, not one that is there.
+    let socket = person.home.turnlane().join("run/app-server.sock");
+    let plain = socket.with_extension("plain");
+    std::fs::write(&plain, "").unwrap();
+    std::fs::rename(&plain, &socket).unwrap();
     let listed = person.json(&["approvals", "list"]).await;
     assert_eq!(listed[0]["approvalId"], id);
     let shown = crate::shown(person.spec(&["approvals", "accept", id])).await;

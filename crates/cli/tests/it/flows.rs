@@ -1,9 +1,11 @@
 //! What people do with the SDK, once for each server it can talk to.
 //!
-//! Every flow is one function over a [`rig::Rig`]; the table below makes it a test on an embedded
-//! server, on our binary over standard input and output, a unix socket and a websocket, and on the
-//! real Codex where `TURNLANE_TEST_CODEX` names it. A flow that must look at which server it has says
-//! so with `rig.kind()`: those are the documented differences.
+//! Every flow is one function over a [`rig::Rig`]; `on_each_target` makes it a test on an embedded
+//! server, on our binary over standard input and output, a unix socket and a websocket, and, where
+//! `TURNLANE_TEST_CODEX` names it, on the real Codex and on our binary with the engine `codex`. A
+//! flow that must look at which server it has says so with `rig.kind()`: those are the documented
+//! differences. A flow that an engine cannot serve names the engine and the method it refuses; the
+//! refusal is checked in its place.
 
 mod deciding;
 mod defects;
@@ -11,38 +13,38 @@ mod rig;
 mod threads;
 mod turns;
 
-use rig::{Place, Rig};
+use rig::{Refusal, Rig, Target};
 
-/// One test for each place.
+/// One test of a flow for each target.
+macro_rules! on_each_target {
+    ($flow:path, $refusals:expr) => {
+        on_each_target!(@ $flow, $refusals;
+            on_an_embedded_server: Target::EMBEDDED,
+            over_standard_input_and_output: Target::stdio("native"),
+            over_a_unix_socket: Target::unix("native"),
+            over_a_websocket: Target::websocket("native"),
+            on_the_real_codex: Target::CODEX,
+            with_the_engine_codex: Target::stdio("codex"),
+        );
+    };
+    (@ $flow:path, $refusals:expr; $($name:ident: $target:expr,)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            Rig::with($target, $refusals, $flow).await;
+        }
+    )*};
+}
+
+/// The table of flows, each with what engines refuse of it: `[("ENGINE", "METHOD"), ...]`.
 macro_rules! flows {
-    ($($module:ident :: $name:ident),* $(,)?) => {$(
+    ($($module:ident :: $name:ident $([$($refusal:expr),*])?),* $(,)?) => {$(
         mod $name {
-            use super::{Place, Rig};
+            use super::{Refusal, Rig, Target};
 
-            #[tokio::test]
-            async fn on_an_embedded_server() {
-                Rig::with(Place::Embedded, super::$module::$name).await;
-            }
+            /// What engines refuse of this flow.
+            const REFUSALS: &[Refusal] = &[$($(Refusal::of($refusal)),*)?];
 
-            #[tokio::test]
-            async fn over_standard_input_and_output() {
-                Rig::with(Place::Stdio, super::$module::$name).await;
-            }
-
-            #[tokio::test]
-            async fn over_a_unix_socket() {
-                Rig::with(Place::Unix, super::$module::$name).await;
-            }
-
-            #[tokio::test]
-            async fn over_a_websocket() {
-                Rig::with(Place::WebSocket, super::$module::$name).await;
-            }
-
-            #[tokio::test]
-            async fn on_the_real_codex() {
-                Rig::with(Place::Codex, super::$module::$name).await;
-            }
+            on_each_target!(super::$module::$name, REFUSALS);
         }
     )*};
 }
@@ -54,8 +56,8 @@ flows! {
     threads::threads_are_listed,
     threads::a_thread_is_resumed_in_the_same_process,
     threads::a_thread_is_resumed_after_a_restart,
-    threads::a_fork_begins_with_the_history_of_its_source,
-    threads::a_rollback_forgets_the_last_turn,
+    threads::a_fork_begins_with_the_history_of_its_source [("codex", "thread/fork")],
+    threads::a_rollback_forgets_the_last_turn [("codex", "thread/revert")],
     threads::an_archived_thread_takes_no_turn,
     threads::skills_are_listed,
     threads::a_command_runs_without_a_thread,
@@ -89,4 +91,17 @@ flows! {
     deciding::a_hook_that_blocks_sends_nothing,
     deciding::hooks_run_in_their_order,
     deciding::writing_needs_a_word_of_the_caller,
+}
+
+/// A line of the table that is not true any more is noticed.
+#[tokio::test]
+#[should_panic(expected = "`native` serves thread/fork")]
+async fn a_refusal_that_does_not_come_fails_its_flow() {
+    let refusals = &[Refusal::of(("native", "thread/fork"))];
+    Rig::with(
+        Target::stdio("native"),
+        refusals,
+        turns::a_question_has_an_answer,
+    )
+    .await;
 }

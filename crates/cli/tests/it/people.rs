@@ -8,6 +8,7 @@ mod elsewhere;
 mod examples;
 mod help;
 mod json;
+mod other_users;
 mod restarts;
 mod terminal;
 mod tools;

@@ -1,7 +1,10 @@
 //! `turnlane serve` as real processes: the daemon of a home, its clients, and its deaths.
 
+mod bindings;
 mod bound;
 mod continued;
+mod deciding;
+mod descriptors;
 mod draining;
 mod life;
 mod locked;

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
+use turnlane_testkit::wait::DEADLINE;
 
 use crate::people::{Following, Person};
 
@@ -366,4 +367,39 @@ async fn tail_ends_where_only_a_person_can_let_the_queue_go_on() {
     let (code, _, stderr) = tail.end().await;
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("turnlane queue resume docs"), "{stderr}");
+}
+
+#[tokio::test]
+async fn tail_ends_where_an_approval_is_not_decided() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    person.queued("docs", "clean up").await;
+    let id = person.asked().await["approvalId"].clone();
+    let id = &id.as_str().unwrap()[28..];
+    let tail = Following::new(person.spec(&["thread", "tail", "docs", "--until-idle"]));
+    let (code, _, stderr) = tail.end().await;
+    assert_eq!(code, Some(1), "{stderr}");
+    let expected = format!(
+        "the turn waits for a decision\n  decide with `turnlane approvals accept {id}` or \
+         `turnlane approvals decline {id}`\n"
+    );
+    assert!(stderr.ends_with(&expected), "{stderr}");
+}
+
+#[tokio::test]
+async fn tail_says_until_when_it_waits_for_a_queue_that_goes_on_by_itself() {
+    let person = Person::new();
+    let _daemon = person.daemon().await;
+    person.queued("docs", "hello").await;
+    person.until_idle("docs").await;
+    let later = ["queue", "add", "--thread", "docs", "--not-before", "6h"];
+    crate::run(person.spec(&later).args(["more"])).await;
+    let tail = Following::new(person.spec(&["thread", "tail", "docs", "--until-idle"]));
+    let told = |line: &str| line.starts_with("the queue waits and goes on by itself in ");
+    let told = tail.process.wait_for_stderr_line(told, DEADLINE);
+    told.await.unwrap();
+    // It ends with the wait.
+    person.json(&["queue", "rm", "docs", "1"]).await;
+    let (code, _, stderr) = tail.end().await;
+    assert_eq!(code, Some(0), "{stderr}");
 }

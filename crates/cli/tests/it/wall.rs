@@ -14,7 +14,7 @@ mod routes;
 mod session;
 mod swap;
 mod table;
-mod world;
+pub(crate) mod world;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

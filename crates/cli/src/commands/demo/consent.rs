@@ -63,7 +63,7 @@ impl Consent {
                 "the demo plays the person who accepts, as you told it to"
             }
             (Self::Demo(Why::NoTerminal), _) => {
-                "the demo plays the person who accepts, because nobody is at a terminal"
+                "the demo plays the person who accepts, because standard input is no terminal"
             }
             (Self::Person, Some(_)) => "you answered",
             (Self::Person, None) => "no answer came, so the demo plays the person who accepts",

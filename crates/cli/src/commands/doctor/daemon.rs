@@ -104,7 +104,7 @@ async fn ask(home: &Path) -> Option<(Option<String>, Option<ServerStatusAnswer>)
     Some((version, status))
 }
 
-/// Nobody took a connection.
+/// No process accepted the connection.
 fn unreachable(home: &Path, socket: &Path, error: ErrorKind) -> Finding {
     let shown = socket.display();
     let alive = record::alive(home);

@@ -12,22 +12,19 @@ use turnlane_process::AbsentMounts;
 use turnlane_protocol::method::{KeyStatus, ServerStatusAnswer};
 
 use super::sandbox::Confines;
-use super::{Finding, Mark, Part, Verdict};
+use super::{Finding, Mark, Part, Verdict, engines};
 use crate::assembly::{self, KEYS};
-use crate::config::{Config, ConfigFiles, Layers};
+use crate::config::{Config, ConfigFiles, Layers, NATIVE, is_codex};
 use crate::{defaults, home};
-
-/// The engine that needs a provider and a sandbox.
-const NATIVE: &str = "native";
 
 pub(super) async fn look(
     before: &[String],
     daemon: Option<&ServerStatusAnswer>,
-) -> (Option<Part>, Verdict, Confines) {
+) -> (Vec<Part>, Verdict, Confines) {
     // A home that cannot be found was told before.
     let Ok(home) = home::find() else {
         let reason = "there is no home directory".to_owned();
-        return (None, Verdict::No(reason), Confines::Yes);
+        return (Vec::new(), Verdict::No(reason), Confines::Yes);
     };
     let codex_home = home::codex();
     let layers = Layers::new(&home, codex_home.as_deref(), before);
@@ -41,12 +38,12 @@ pub(super) async fn look(
             let next = "correct what it names; until then no turn runs";
             part.findings.push(found.next(next));
             part.facts.insert("provider".to_owned(), Value::Null);
-            return (Some(part), Verdict::No(text), Confines::Yes);
+            return (vec![part], Verdict::No(text), Confines::Yes);
         }
     };
     let engine = match daemon {
         Some(daemon) => daemon.engine.as_str(),
-        None => config.server.engine.as_str(),
+        None => config.server.engine.default.as_str(),
     };
     for unused in &config.without_effect {
         part.findings
@@ -62,13 +59,15 @@ pub(super) async fn look(
         Ok(_) if config.server.absent_mounts == AbsentMounts::Tolerate => Confines::ByContainer,
         Ok(_) | Err(_) => Confines::Yes,
     };
-    let verdict = match daemon {
-        Some(daemon) => match (&daemon.trouble, &daemon.engine_status.reason) {
+    let (engines, of_codex) = engines::look(&config, engine).await;
+    let verdict = match (daemon, of_codex) {
+        (Some(daemon), _) => match (&daemon.trouble, &daemon.engine_status.reason) {
             (Some(trouble), _) => Verdict::No(trouble.clone()),
             (None, _) if daemon.engine_status.ok => Verdict::Yes,
             (None, reason) => Verdict::No(reason.clone().unwrap_or_default()),
         },
-        None if engine == NATIVE => {
+        (None, Some(verdict)) => verdict,
+        (None, None) if engine == NATIVE => {
             let files = ConfigFiles::new(layers);
             let checked = assembly::check_turn(&home, codex_home.as_deref(), files, &cwd).await;
             match checked {
@@ -77,11 +76,11 @@ pub(super) async fn look(
                 Err(error) => Verdict::No(format!("{error:#}")),
             }
         }
-        None => Verdict::No(format!(
-            "there is no engine `{engine}`; there is `{NATIVE}`"
+        (None, None) => Verdict::No(format!(
+            "the engine `{engine}` needs a server that was started with --script"
         )),
     };
-    (Some(part), verdict, confines)
+    (vec![part, engines], verdict, confines)
 }
 
 fn files(part: &mut Part, layers: &Layers) {
@@ -120,6 +119,17 @@ fn provider(
         let given = shared.get(key).and_then(Value::as_str);
         given.unwrap_or(default).to_owned()
     };
+    if is_codex(engine) {
+        let named = |key: &str| shared.get(key).and_then(Value::as_str);
+        let (id, model) = (named("model_provider"), named("model"));
+        let own = "Codex's own";
+        let text = format!("{}, model {}", id.unwrap_or(own), model.unwrap_or(own));
+        part.findings
+            .push(Finding::new(Mark::Yes, "provider", text));
+        let facts = json!({"name": id, "model": model, "engine": engine});
+        part.facts.insert("provider".to_owned(), facts);
+        return;
+    }
     let id = text("model_provider", defaults::PROVIDER);
     let model = text("model", defaults::MODEL);
     let native = shared.get("native").and_then(Value::as_object);

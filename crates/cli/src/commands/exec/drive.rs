@@ -7,6 +7,7 @@
 //! to an interrupt, a place for a waiting line, an event, or its one timer. Whoever waits for a lane
 //! of another process is not told by that process, so it looks, every [`POLL`].
 
+mod daemon;
 mod looking;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use turnlane::{ErrorKind, Event, EventBody, EventStream, Filter};
 use turnlane_protocol::method::turn_interrupt;
 
+pub(super) use self::daemon::DaemonWatch;
 use self::looking::Found;
 use super::calls::{Calls, Failed};
 use super::output::Output;
@@ -81,6 +83,8 @@ pub(super) struct Drive {
     interrupting: Option<Answer>,
     ahead: Option<u64>,
     timers: Timers,
+    /// None where the server is in this process.
+    daemon: Option<DaemonWatch>,
 }
 
 /// When something is due.
@@ -89,13 +93,15 @@ struct Timers {
     stop: Option<Instant>,
     failing: Option<Instant>,
     look: Option<Instant>,
+    /// When the daemon is looked for next; set while the connection is lost.
+    daemon: Option<Instant>,
     /// Since when the thread is not followed, or the turn is nowhere.
     lost_since: Option<Instant>,
 }
 
 impl Timers {
     fn next(&self) -> Option<Instant> {
-        [self.stop, self.failing, self.look]
+        [self.stop, self.failing, self.look, self.daemon]
             .into_iter()
             .flatten()
             .min()
@@ -108,6 +114,7 @@ pub(super) struct Parts {
     pub(super) events: EventStream,
     pub(super) run: Run,
     pub(super) output: Output,
+    pub(super) daemon: Option<DaemonWatch>,
 }
 
 impl Drive {
@@ -117,6 +124,7 @@ impl Drive {
             events,
             run,
             output,
+            daemon,
         } = parts;
         let timers = Timers {
             look: (primary.following == Following::NotYet).then(Instant::now),
@@ -133,6 +141,7 @@ impl Drive {
             interrupting: None,
             ahead: None,
             timers,
+            daemon,
         }
     }
 
@@ -169,6 +178,9 @@ impl Drive {
                     {
                         break self.run.give_up(INTERRUPTED, ErrorKind::Interrupted);
                     }
+                }
+                () = daemon::changed(self.daemon.as_mut()), if self.daemon.is_some() => {
+                    self.connection_changed();
                 }
                 () = self.output.write_one(), if self.output.has_waiting() => {}
                 event = self.events.next(), if self.output.has_room() => match event {
@@ -235,8 +247,9 @@ impl Drive {
         if self.stop.is_some() {
             return self.run.give_up(INTERRUPTED, ErrorKind::Interrupted);
         }
-        let text = "the connection to the server was lost; the turn may still be running";
-        self.run.give_up(text, ErrorKind::Unknown)
+        let lost = "the connection to the server was lost; the turn may still be running";
+        let text = self.ended_with_daemon().unwrap_or_else(|| lost.to_owned());
+        self.run.give_up(&text, ErrorKind::Unknown)
     }
 
     fn is_ours(&self, event: &Event) -> bool {
@@ -321,6 +334,11 @@ impl Drive {
             self.timers.failing = Some(now + FAILING_MAX);
             // Decided by what is stored; a turn that still runs is waited for.
             let _ = self.look_up().await;
+        }
+        if due(self.timers.daemon)
+            && let Some(last) = self.look_at_daemon()
+        {
+            return Some(last);
         }
         if due(self.timers.look) {
             self.timers.look = Some(now + POLL);

@@ -186,7 +186,13 @@ impl Human {
         };
         let how = match (command.status, command.exit_code) {
             (CallStatus::Declined, _) => self.paint(YELLOW, " declined:"),
-            (CallStatus::Completed, _) => self.paint(GREEN, &format!(" succeeded in {took}ms:")),
+            // The call returned before its command ended, which nothing has reported since.
+            (CallStatus::Completed, None) => {
+                self.paint(YELLOW, &format!(" still ran after {took}ms:"))
+            }
+            (CallStatus::Completed, Some(_)) => {
+                self.paint(GREEN, &format!(" succeeded in {took}ms:"))
+            }
             (_, Some(code)) => self.paint(RED, &format!(" exited {code} in {took}ms:")),
             (_, None) => self.paint(RED, &format!(" failed in {took}ms:")),
         };

@@ -29,13 +29,26 @@ pub(super) struct Said {
     pub(super) all: Map<String, Value>,
     /// The flags alone.
     pub(super) flags: Map<String, Value>,
+    /// The engine of a new thread, where a flag names it.
+    pub(super) engine: Option<String>,
+    pub(super) engine_tables: EngineTables,
     pub(super) schema: Option<Value>,
+}
+
+/// Where the settings of the engines' programs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineTables {
+    /// The configuration of the server that runs the turn.
+    Configured,
+    /// A flag of this run; a daemon has engines already and does not take it.
+    Given,
 }
 
 impl Said {
     /// Whether something was said that only this process may know.
     pub(super) fn stays_here(&self) -> bool {
-        KEPT_HERE.iter().any(|key| self.flags.contains_key(*key))
+        self.engine_tables == EngineTables::Given
+            || KEPT_HERE.iter().any(|key| self.flags.contains_key(*key))
     }
 
     fn config(&self) -> Option<Map<String, Value>> {
@@ -89,7 +102,7 @@ impl Said {
             },
             ephemeral: options.ephemeral.then_some(true),
             thread_source: options.thread_source.clone(),
-            engine: options.engine.clone(),
+            engine: self.engine.clone(),
             ..ThreadStartParams::default()
         })
     }
@@ -231,6 +244,8 @@ mod tests {
             cwd: PathBuf::from("/w"),
             all: table(all),
             flags: table(flags),
+            engine: None,
+            engine_tables: EngineTables::Configured,
             schema: None,
         }
     }

@@ -11,9 +11,9 @@ use turnlane_protocol::output_schema::check_schema;
 
 use super::local;
 use super::refusal::Refused;
-use super::settings::Said;
+use super::settings::{EngineTables, Said};
 use crate::args::{ExecOptions, Manner, Wish};
-use crate::config::{self, Config, ConfigFiles, Layers, Unknown};
+use crate::config::{Config, ConfigFiles, Given, Layers, NATIVE, Unknown};
 use crate::defaults::{self, Trust};
 use crate::home;
 
@@ -47,13 +47,20 @@ impl Setup {
         };
         let files = ConfigFiles::new(layers);
         let config = files.current()?;
-        let provider = check_provider(options, &config)?;
+        let mut given = Given::unchecked(&overrides)?;
+        let engine = options.engine.clone().or(given.take_engine());
+        let provider = check_provider(options, engine.as_deref(), &config)?;
         let schema = options.output_schema.as_deref().map(schema).transpose()?;
         check_trust(options, &config.shared, &cwd)?;
         let said = Said {
             cwd,
             all: config.shared.clone(),
-            flags: config::shared_of(&overrides)?,
+            flags: given.shared,
+            engine,
+            engine_tables: match given.own.get("engine") {
+                Some(Value::Object(tables)) if !tables.is_empty() => EngineTables::Given,
+                _ => EngineTables::Configured,
+            },
             schema,
         };
         Ok(Self {
@@ -141,11 +148,15 @@ fn check_pictures(wish: &Wish) -> Result<(), Refused> {
 }
 
 /// The configured provider; one that nothing describes is refused.
-fn check_provider(options: &ExecOptions, config: &Config) -> Result<String, Refused> {
+fn check_provider(
+    options: &ExecOptions,
+    engine: Option<&str>,
+    config: &Config,
+) -> Result<String, Refused> {
     let id = config.shared.get("model_provider").and_then(Value::as_str);
     let id = id.unwrap_or(defaults::PROVIDER);
-    let engine = options.engine.as_deref().unwrap_or(&config.server.engine);
-    if options.script.is_some() || engine != "native" {
+    let engine = engine.unwrap_or(&config.server.engine.default);
+    if options.script.is_some() || engine != NATIVE {
         return Ok(id.to_owned());
     }
     match Provider::read(id, &config.shared, &Map::new()) {

@@ -68,7 +68,7 @@ impl Stdout {
         })
     }
 
-    /// Why nothing can be written, though somebody may read; set before [`Self::unread`] is cancelled.
+    /// The error of the system that ended writing, other than a closed pipe; set before [`Self::unread`] is cancelled.
     pub(super) fn fault(&self) -> Arc<OnceLock<io::Error>> {
         Arc::clone(&self.fault)
     }

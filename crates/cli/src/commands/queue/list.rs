@@ -14,8 +14,8 @@ use crate::commands::thread::list::{asking, head, is_asking};
 use crate::commands::thread::show::{open_approvals, questions};
 use crate::session::{More, Session, find};
 use crate::shown::ids::shorts;
-use crate::shown::queue::{Runner, Shown};
-use crate::shown::state::{self, Asked};
+use crate::shown::queue::{QueueTable, Runner};
+use crate::shown::state::{self, OpenApproval};
 use crate::shown::table::{Cell, Column, table};
 use crate::shown::text::of_input;
 use crate::shown::{Form, Ink, Screen, queue};
@@ -55,12 +55,12 @@ async fn one(
     let state: QueueState = serde_json::from_value(answer)?;
     let rows: Vec<QueuedTurn> = serde_json::from_value(Value::Array(data))?;
     let open = open_approvals(session, thread).await;
-    let shown = Shown {
+    let shown = QueueTable {
         state: &state,
         asked: if open.is_empty() {
-            Asked::No
+            OpenApproval::No
         } else {
-            Asked::Yes
+            OpenApproval::Yes
         },
         runner: match session.nobody_runs_it() {
             None => Runner::Runs,

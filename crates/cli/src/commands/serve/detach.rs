@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 #[expect(
     clippy::disallowed_types,
-    reason = "a daemon outlives whoever starts it, and the process service ends what it started"
+    reason = "the daemon outlives this program, and the process service ends what it started"
 )]
 use std::process::Command;
 use std::process::{ExitCode, Stdio};

@@ -114,6 +114,11 @@ fn look(pid: u32) -> Option<Process> {
     })
 }
 
+/// Whether a process with this pid lives.
+pub(super) fn is_alive(pid: u32) -> bool {
+    look(pid).is_some()
+}
+
 fn path(home: &Path) -> PathBuf {
     home.join("run/serve.json")
 }

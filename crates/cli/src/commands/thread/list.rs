@@ -14,7 +14,7 @@ use turnlane_protocol::thread::Thread;
 use crate::args::ThreadList;
 use crate::session::{More, Session};
 use crate::shown::ids::shorts;
-use crate::shown::state::{self, Asked, Urgency};
+use crate::shown::state::{self, OpenApproval, Urgency};
 use crate::shown::table::{Cell, Column, table};
 use crate::shown::text::of_input;
 use crate::shown::{Form, Ink, Screen, queue};
@@ -86,11 +86,11 @@ pub(in crate::commands) async fn asking(session: &Session) -> HashSet<String> {
 }
 
 /// Whether an approval of this thread is among those.
-pub(in crate::commands) fn is_asking(asking: &HashSet<String>, thread: &Thread) -> Asked {
+pub(in crate::commands) fn is_asking(asking: &HashSet<String>, thread: &Thread) -> OpenApproval {
     if asking.contains(&thread.id.to_string()) {
-        Asked::Yes
+        OpenApproval::Yes
     } else {
-        Asked::No
+        OpenApproval::No
     }
 }
 

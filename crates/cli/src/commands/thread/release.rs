@@ -13,15 +13,13 @@ use turnlane_runtime::{ReleasedLane, SystemClock, release_lane, this_worker};
 use turnlane_store::sqlite::{Options, SqliteStore};
 use turnlane_store::{Store as _, StoreError};
 
-use super::confirm::{self, Said};
+use super::confirm;
 use crate::args::{ThreadRelease, ThreadRename};
 use crate::assembly::DATABASE;
+use crate::config::Layers;
 use crate::home;
-use crate::session::{INTERRUPTED, Session, find};
-use crate::shown::{Form, Screen, note};
-
-/// How often a queued turn may lose its worker before it is held, as in the configuration's default.
-const LOSSES_MAX: u32 = 3;
+use crate::session::{Session, find};
+use crate::shown::{Form, Screen};
 
 pub(super) async fn release(session: &Session, args: &ThreadRelease) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
@@ -36,16 +34,9 @@ pub(super) async fn release(session: &Session, args: &ThreadRelease) -> anyhow::
         let question = format!(
             "Take thread {thread} from its owner? The turn that ran there, if any, is interrupted."
         );
-        match confirm::asked(&question, "wait until its owner has ended").await? {
-            Some(Said::Yes) => {}
-            Some(Said::No) => {
-                note("nothing was released");
-                return Ok(ExitCode::FAILURE);
-            }
-            None => {
-                note("\nnothing was released");
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
+        let instead = "wait until its owner has ended";
+        if let Some(code) = confirm::declined(&question, instead, "nothing was released").await? {
+            return Ok(code);
         }
     }
     let path = home.join(DATABASE);
@@ -53,7 +44,9 @@ pub(super) async fn release(session: &Session, args: &ThreadRelease) -> anyhow::
         .with_context(|| format!("cannot open {}", path.display()))
         .map_err(|error| home::explained(error, home))?;
     let id: ThreadId = thread.parse().context("the thread has no id")?;
-    let released = release_lane(&store, id, LOSSES_MAX, &SystemClock).await;
+    let config = Layers::new(home, home::codex().as_deref(), &[]).load()?;
+    let losses_max = config.server.poison_limit;
+    let released = release_lane(&store, id, losses_max, &SystemClock).await;
     let owner = match &released {
         Err(StoreError::OwnedElsewhere { worker, .. }) => store.worker_row(*worker).await?,
         _ => None,

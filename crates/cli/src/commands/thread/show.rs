@@ -16,7 +16,7 @@ use crate::args::ThreadShow;
 use crate::session::{Session, find};
 use crate::shown::ids::short;
 use crate::shown::item::{self, Output};
-use crate::shown::state::{self, Asked};
+use crate::shown::state::{self, OpenApproval};
 use crate::shown::table::facts;
 use crate::shown::text::{counted, visible};
 use crate::shown::time::took;
@@ -165,9 +165,9 @@ pub(super) async fn last_turns(
 
 fn head(screen: &Screen, thread: &Thread, state: Option<&QueueState>, open: &[Value]) -> String {
     let asked = if open.is_empty() {
-        Asked::No
+        OpenApproval::No
     } else {
-        Asked::Yes
+        OpenApproval::Yes
     };
     let status = match state {
         None => "archived".to_owned(),

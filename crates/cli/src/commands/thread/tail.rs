@@ -7,22 +7,29 @@
 //! How events become words is in `live`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use turnlane::{Connection, Event, EventBody, EventStream, Filter};
-use turnlane_protocol::queue::QueueState;
+use turnlane_protocol::queue::{QueueState, QueuedTurn};
+use turnlane_runtime::{Clock as _, SystemClock};
 
 use super::live::Live;
 use super::show::last_turns;
 use crate::args::ThreadTail;
 use crate::session::{INTERRUPTED, Session, find};
-use crate::shown::{Form, Screen, note, queue};
+use crate::shown::ids::short;
+use crate::shown::{Form, Screen, note, queue, time};
 
 /// How many turns are read at once after a loss.
 const CATCH_UP: usize = 20;
+/// How long an approval may be open before `--until-idle` takes it for one that nobody decides. A
+/// reviewer that is connected decides sooner.
+const UNDECIDED_MAX: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(session: &Session, args: &ThreadTail) -> anyhow::Result<ExitCode> {
     // First: whoever leaves at once has left in order.
@@ -36,6 +43,8 @@ pub(super) async fn run(session: &Session, args: &ThreadTail) -> anyhow::Result<
         live: Live::new(screen, &thread, session.word(&thread)),
         thread,
         until_idle: args.until_idle,
+        undecided: None,
+        said_until: None,
     };
     // Around everything: also calls that wait for a lost server are left.
     let done = tokio::select! {
@@ -56,6 +65,19 @@ struct Tail<'a> {
     live: Live,
     thread: String,
     until_idle: bool,
+    /// The approval that is open, and when this command saw it first.
+    undecided: Option<(String, Instant)>,
+    /// The time until which the queue waits, as it was said last.
+    said_until: Option<i64>,
+}
+
+/// Whether `--until-idle` goes on.
+enum Rest {
+    /// Something runs, or starts by itself.
+    GoesOn,
+    /// As `GoesOn`, unless nothing has changed at this time.
+    GoesOnUntil(Instant),
+    Over(ExitCode),
 }
 
 impl Tail<'_> {
@@ -94,12 +116,14 @@ impl Tail<'_> {
 
     async fn follow(&mut self) -> anyhow::Result<ExitCode> {
         let mut look = true;
+        let mut look_at = None;
         loop {
-            if std::mem::take(&mut look)
-                && self.until_idle
-                && let Some(code) = self.is_idle().await?
-            {
-                return Ok(code);
+            if std::mem::take(&mut look) && self.until_idle {
+                look_at = match self.rest().await? {
+                    Rest::Over(code) => return Ok(code),
+                    Rest::GoesOnUntil(at) => Some(at),
+                    Rest::GoesOn => None,
+                };
             }
             tokio::select! {
                 biased;
@@ -117,6 +141,7 @@ impl Tail<'_> {
                     }
                 }
                 Ok(()) = self.connection.changed() => self.connection_changed(),
+                () = until(look_at), if look_at.is_some() => look = true,
             }
         }
     }
@@ -135,7 +160,7 @@ impl Tail<'_> {
         let ends = matches!(
             event.body,
             EventBody::TurnCompleted(_) | EventBody::Queue(_) | EventBody::Reconnected { .. }
-        );
+        ) || matches!(&event.body, EventBody::Unknown(raw) if raw.method == "approval/changed");
         match event.body {
             EventBody::Reconnected { .. } => {
                 self.live.end_line();
@@ -183,25 +208,78 @@ impl Tail<'_> {
     }
 
     /// Whether nothing runs and nothing can start by itself, and what that says of the queue.
-    async fn is_idle(&self) -> anyhow::Result<Option<ExitCode>> {
+    async fn rest(&mut self) -> anyhow::Result<Rest> {
         let params = json!({"threadId": self.thread, "limit": 1});
-        let state: QueueState = self.session.ask("thread/queue/list", params).await?;
+        let listed: Value = self.session.ask("thread/queue/list", params).await?;
+        let state: QueueState = serde_json::from_value(listed.clone())
+            .context("the answer to thread/queue/list cannot be read")?;
         let summary = &state.summary;
         if state.running.is_some() {
-            return Ok(None);
+            return self.rest_of_running().await;
         }
+        self.undecided = None;
         if summary.depth == 0 {
-            return Ok(Some(ExitCode::SUCCESS));
+            return Ok(Rest::Over(ExitCode::SUCCESS));
         }
         if !queue::needs_person(summary) {
-            return Ok(None);
+            let head: Option<QueuedTurn> = serde_json::from_value(listed["data"][0].clone()).ok();
+            let due_ms = head.and_then(|head| head.not_before_ms);
+            let until_ms = summary
+                .waiting
+                .as_ref()
+                .and_then(|waiting| waiting.until_ms);
+            self.say_until(until_ms.max(due_ms));
+            return Ok(Rest::GoesOn);
         }
         if self.live.screen.form == Form::People {
             let word = self.session.word(&self.thread);
             let held = queue::state(&self.live.screen, &word, &state);
             self.live.screen.note_painted(held.trim_end());
         }
-        Ok(Some(ExitCode::FAILURE))
+        Ok(Rest::Over(ExitCode::FAILURE))
+    }
+
+    /// A running turn goes on, unless it waits for a decision that nobody makes.
+    async fn rest_of_running(&mut self) -> anyhow::Result<Rest> {
+        let params = json!({"threadId": self.thread});
+        let (open, _) = self.session.list("approval/list", params, Some(1)).await?;
+        let id = open.first().and_then(|open| open["approvalId"].as_str());
+        let Some(id) = id else {
+            self.undecided = None;
+            return Ok(Rest::GoesOn);
+        };
+        let since = match &self.undecided {
+            Some((known, since)) if known == id => *since,
+            _ => Instant::now(),
+        };
+        self.undecided = Some((id.to_owned(), since));
+        if since.elapsed() < UNDECIDED_MAX {
+            return Ok(Rest::GoesOnUntil(since + UNDECIDED_MAX));
+        }
+        if self.live.screen.form == Form::People {
+            self.live.end_line();
+            note(&format!(
+                "the turn waits for a decision\n  decide with `turnlane approvals accept {id}` or \
+                 `turnlane approvals decline {id}`",
+                id = short(id)
+            ));
+        }
+        Ok(Rest::Over(ExitCode::FAILURE))
+    }
+
+    /// Says once until when the queue waits, where it goes on by itself later.
+    fn say_until(&mut self, until_ms: Option<i64>) {
+        let is_news = until_ms.is_some() && until_ms != self.said_until;
+        self.said_until = until_ms;
+        // Not the time at which the command began, as a screen has it.
+        let now_ms = SystemClock.now_ms();
+        if let (true, Some(at_ms), Form::People) = (is_news, until_ms, self.live.screen.form)
+            && at_ms > now_ms
+        {
+            self.live.end_line();
+            let when = time::until(now_ms, at_ms);
+            note(&format!("the queue waits and goes on by itself {when}"));
+        }
     }
 
     fn left(&mut self) {
@@ -216,5 +294,12 @@ impl Tail<'_> {
             "\nleft; no turn was running".to_owned()
         };
         note(&text);
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

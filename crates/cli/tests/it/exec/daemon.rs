@@ -97,6 +97,9 @@ async fn a_daemon_that_was_killed_and_comes_back_tells_what_became_of_the_turn()
     running.line("turn.started").await;
     gate.reached().await;
     first.kill9().await.unwrap();
+    let told = |line: &str| line.starts_with("the daemon has ended; waiting for the next one");
+    let told = running.process.wait_for_stderr_line(told, DEADLINE);
+    told.await.unwrap();
     let _second = daemon(&world).await;
     let ran = running.end().await;
     assert_eq!(ran.code, 1, "{ran:?}");

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use turnlane::{
-    Client, ClientBuilder, ConnectError, Endpoint, Env, ServerKind, SpawnSpec, Supervision, Thread,
+    CallError, CallOptions, Client, ClientBuilder, ConnectError, Endpoint, Env, ServerKind,
+    SpawnSpec, Supervision, Thread,
 };
 use turnlane_engine::native::provider::KeyFile;
 use turnlane_engine::native::{Native, NativeConfig, NativeOptions};
@@ -18,11 +19,13 @@ use turnlane_rpc::auth::Secret;
 use turnlane_server::{Embedded, EmbeddedConfig};
 use turnlane_testkit::mock_model::{At, Gate, Item, MockModel, RecordedRequest, Reply};
 use turnlane_testkit::wait::DEADLINE;
-use turnlane_testkit::{TempHome, TestProcess, skipped};
+use turnlane_testkit::{MOCK_KEY, TempHome, TestProcess, skipped};
 
-/// Where the server is.
+use crate::engines::{KEY_VARIABLE, name_key_for_codex};
+
+/// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+enum Transport {
     /// In this process.
     Embedded,
     /// Our binary, spoken to over standard input and output.
@@ -31,13 +34,81 @@ pub(crate) enum Place {
     Unix,
     /// Our binary on a websocket.
     WebSocket,
-    /// `codex app-server`.
+    /// `codex app-server`, over standard input and output.
     Codex,
+}
+
+/// A server that flows run on: how it is reached, and the engine of its threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    transport: Transport,
+    engine: &'static str,
+}
+
+impl Target {
+    /// A server in this process.
+    pub(crate) const EMBEDDED: Self = Self::new(Transport::Embedded, "native");
+    /// The real Codex, which has no engines.
+    pub(crate) const CODEX: Self = Self::new(Transport::Codex, "");
+
+    const fn new(transport: Transport, engine: &'static str) -> Self {
+        Self { transport, engine }
+    }
+
+    /// Our binary over standard input and output.
+    pub(crate) const fn stdio(engine: &'static str) -> Self {
+        Self::new(Transport::Stdio, engine)
+    }
+
+    /// Our binary on a unix socket.
+    pub(crate) const fn unix(engine: &'static str) -> Self {
+        Self::new(Transport::Unix, engine)
+    }
+
+    /// Our binary on a websocket.
+    pub(crate) const fn websocket(engine: &'static str) -> Self {
+        Self::new(Transport::WebSocket, engine)
+    }
+
+    /// Returns true if the server is Codex, or starts it.
+    fn needs_codex(self) -> bool {
+        self.transport == Transport::Codex || self.engine.starts_with("codex")
+    }
+
+    /// The command line behind the name of the program.
+    fn arguments(self, codex: Option<&str>) -> Vec<String> {
+        let mut arguments = vec!["app-server".to_owned()];
+        if self.transport == Transport::Codex {
+            return arguments;
+        }
+        let mut configure = |key: &str, value: &str| {
+            arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
+        };
+        configure("engine.default", self.engine);
+        if let Some(codex) = codex.filter(|_| self.needs_codex()) {
+            configure("engine.codex.program", codex);
+        }
+        arguments
+    }
+}
+
+/// A method that an engine does not serve and a flow needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    engine: &'static str,
+    method: &'static str,
+}
+
+impl Refusal {
+    /// The engine, and the method.
+    pub(crate) const fn of((engine, method): (&'static str, &'static str)) -> Self {
+        Self { engine, method }
+    }
 }
 
 /// A server, its model and its home.
 pub(crate) struct Rig {
-    place: Place,
+    target: Target,
     pub(crate) mock: MockModel,
     pub(crate) home: TempHome,
     /// Holds back answers to `wait`.
@@ -53,7 +124,10 @@ enum Server {
         endpoint: SocketAt,
     },
     /// Each client starts its own.
-    Spawned(String),
+    Spawned {
+        program: String,
+        arguments: Vec<String>,
+    },
 }
 
 enum SocketAt {
@@ -62,36 +136,65 @@ enum SocketAt {
 }
 
 impl Rig {
-    /// Runs a flow on a server at `place`, or says that it cannot.
-    pub(crate) async fn with<F: Future<Output = ()>>(place: Place, flow: impl FnOnce(Rig) -> F) {
-        let codex = std::env::var("TURNLANE_TEST_CODEX");
-        let program = match (place, codex) {
-            (Place::Codex, Ok(codex)) => codex,
-            (Place::Codex, Err(_)) => {
-                skipped("the SDK on the real Codex: TURNLANE_TEST_CODEX does not name it");
-                return;
-            }
-            _ => env!("CARGO_BIN_EXE_turnlane").to_owned(),
-        };
+    /// Runs a flow on a server, or says that it cannot. Where its engine refuses what the flow needs,
+    /// that refusal is checked instead.
+    pub(crate) async fn with<F: Future<Output = ()>>(
+        target: Target,
+        refusals: &[Refusal],
+        flow: impl FnOnce(Rig) -> F,
+    ) {
+        let codex = std::env::var("TURNLANE_TEST_CODEX").ok();
+        if target.needs_codex() && codex.is_none() {
+            skipped("the SDK on the real Codex: TURNLANE_TEST_CODEX does not name it");
+            return;
+        }
         let mock = MockModel::start().await.unwrap();
         let gate = Gate::new();
         let held = gate.clone();
         mock.choose_with(move |request| Some(obey(request, &held)));
         let home = TempHome::new().unwrap();
         home.use_model(&mock.base_url()).unwrap();
-        let server = match place {
-            Place::Embedded => Server::Embedded(embedded(&home, &mock).await),
-            Place::Stdio | Place::Codex => Server::Spawned(program),
-            Place::Unix | Place::WebSocket => sockets(&home, place).await,
+        if target.engine.starts_with("codex") {
+            name_key_for_codex(&home);
+        }
+        let arguments = target.arguments(codex.as_deref());
+        let server = match (target.transport, codex) {
+            (Transport::Embedded, _) => Server::Embedded(embedded(&home, &mock).await),
+            (Transport::Codex, Some(program)) => Server::Spawned { program, arguments },
+            (Transport::Stdio | Transport::Codex, _) => Server::Spawned {
+                program: env!("CARGO_BIN_EXE_turnlane").to_owned(),
+                arguments,
+            },
+            (Transport::Unix | Transport::WebSocket, _) => {
+                sockets(&home, target.transport, arguments).await
+            }
         };
         let rig = Rig {
-            place,
+            target,
             mock,
             home,
             gate,
             server,
         };
-        flow(rig).await;
+        match refusals.iter().find(|known| known.engine == target.engine) {
+            Some(known) => rig.refuses(known.method).await,
+            None => flow(rig).await,
+        }
+    }
+
+    /// Checks that the engine refuses a method about a thread with a turn.
+    async fn refuses(self, method: &str) {
+        let (client, thread) = self.thread().await;
+        let turn = thread.turn("hello").await.unwrap().turn;
+        let engine = self.target.engine;
+        let params = json!({"threadId": thread.id(), "beforeTurnId": turn});
+        let answer = client.call_raw(method, params, CallOptions::default());
+        let Err(CallError::Rpc(error)) = answer.await else {
+            panic!("`{engine}` serves {method}: take the line out of the table of flows");
+        };
+        assert_eq!(error.reason(), Some("unsupportedByEngine"), "{error:?}");
+        let text = format!("engine '{engine}' does not support {method}");
+        assert_eq!(error.message, text);
     }
 
     /// The folder that threads work in.
@@ -101,9 +204,11 @@ impl Rig {
 
     /// Which product the server is.
     pub(crate) fn kind(&self) -> ServerKind {
-        match self.place {
-            Place::Codex => ServerKind::Codex,
-            _ => ServerKind::Turnlane,
+        match self.target.transport {
+            Transport::Codex => ServerKind::Codex,
+            Transport::Embedded | Transport::Stdio | Transport::Unix | Transport::WebSocket => {
+                ServerKind::Turnlane
+            }
         }
     }
 
@@ -132,13 +237,17 @@ impl Rig {
                     Endpoint::ws(url, Some(token)).unwrap()
                 }
             },
-            Server::Spawned(program) => self.spawned(program.into(), vec!["app-server".into()]),
+            Server::Spawned { program, arguments } => {
+                let arguments = arguments.iter().map(OsString::from).collect();
+                self.spawned(program.into(), arguments)
+            }
         };
         builder.endpoint(endpoint).connect().await
     }
 
     fn spawned(&self, program: OsString, args: Vec<OsString>) -> Endpoint {
-        let env = self.home.env().into_iter();
+        let key = (KEY_VARIABLE.to_owned(), MOCK_KEY.to_owned());
+        let env = self.home.env().into_iter().chain([key]);
         Endpoint::Spawn(SpawnSpec {
             program,
             args,
@@ -153,12 +262,16 @@ impl Rig {
 
     /// A client and the process of its server, where each client starts its own.
     pub(crate) async fn client_by_pid(&self) -> Option<(Client, i32)> {
-        let Server::Spawned(program) = &self.server else {
+        let Server::Spawned { program, arguments } = &self.server else {
             skipped("a server that is killed: here it is not a child of its client");
             return None;
         };
         let pid = self.home.path().join("pid");
-        let script = format!("echo $$ > \"{}\"; exec {program} app-server", pid.display());
+        let arguments = arguments.join(" ");
+        let script = format!(
+            "echo $$ > \"{}\"; exec {program} {arguments}",
+            pid.display()
+        );
         let endpoint = self.spawned("sh".into(), vec!["-c".into(), script.into()]);
         let client = Client::connect(endpoint).await.unwrap();
         let pid = std::fs::read_to_string(pid).unwrap();
@@ -182,9 +295,11 @@ impl Rig {
             Server::Sockets { mut process, .. } => {
                 process.terminate().unwrap();
                 process.wait(DEADLINE).await.unwrap();
-                sockets(&self.home, self.place).await
+                let codex = std::env::var("TURNLANE_TEST_CODEX").ok();
+                let arguments = self.target.arguments(codex.as_deref());
+                sockets(&self.home, self.target.transport, arguments).await
             }
-            spawned @ Server::Spawned(_) => spawned,
+            spawned @ Server::Spawned { .. } => spawned,
         };
         self
     }
@@ -229,13 +344,15 @@ fn shared(mock: &MockModel) -> serde_json::Map<String, Value> {
     shared.as_object().unwrap().clone()
 }
 
-async fn sockets(home: &TempHome, place: Place) -> Server {
+async fn sockets(home: &TempHome, transport: Transport, arguments: Vec<String>) -> Server {
     let path = home.path().join("socket");
-    let listen = match place {
-        Place::Unix => format!("unix://{}", path.display()),
+    let listen = match transport {
+        Transport::Unix => format!("unix://{}", path.display()),
         _ => "ws://127.0.0.1:0".to_owned(),
     };
-    let spec = crate::turnlane(&["app-server", "--listen", &listen])
+    let spec = crate::turnlane(&[])
+        .args(arguments)
+        .args(["--listen", &listen])
         .envs(home.env())
         .current_dir(home.workspace());
     let process = TestProcess::start(spec).unwrap();
@@ -243,8 +360,8 @@ async fn sockets(home: &TempHome, place: Place) -> Server {
         .wait_for_stderr_line(|line| line.starts_with("listening on "), DEADLINE)
         .await
         .unwrap();
-    let endpoint = match place {
-        Place::Unix => SocketAt::Unix(path),
+    let endpoint = match transport {
+        Transport::Unix => SocketAt::Unix(path),
         _ => SocketAt::WebSocket(line.rsplit(' ').next().unwrap().to_owned()),
     };
     Server::Sockets {

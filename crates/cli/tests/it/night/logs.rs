@@ -47,6 +47,10 @@ async fn ends_holds_and_approvals_are_one_line_each_without_a_prompt() {
     assert!(line.contains(&asking) && line.contains(id), "{line}");
     assert!(!line.contains("rm -r"), "{line}");
     assert_eq!(daemon.metric("turnlane_approvals_open").await, 1);
+    for reason in ["approval", "quota"] {
+        let held = format!("turnlane_lanes_held{{reason=\"{reason}\"}}");
+        assert_eq!(daemon.metric(&held).await, 1, "{reason}");
+    }
     person.json(&["approvals", "accept", id]).await;
     let line = sees("an approval was decided".to_owned()).await;
     assert!(line.contains("accept") && line.contains("client"), "{line}");
@@ -64,9 +68,6 @@ async fn ends_holds_and_approvals_are_one_line_each_without_a_prompt() {
     let version = env!("CARGO_PKG_VERSION");
     let build = format!("turnlane_build_info{{version=\"{version}\"}}");
     assert_eq!(daemon.metric(&build).await, 1);
-    daemon
-        .metric("turnlane_model_tokens_total{kind=\"input\"}")
-        .await;
     daemon.signal(Signal::TERM);
     daemon.process.wait(DEADLINE).await.unwrap();
     assert!(!daemon.process.stderr_tail().contains(PRIVATE));

@@ -126,7 +126,10 @@ async fn a_missing_key_is_said_to_be_missing_where_the_turn_runs() {
     let daemon = Daemon::start(&person.home, &[]).await;
     let output = crate::run(person.spec(&run).env("OPENAI_API_KEY", "set-here-only")).await;
     let said = &output.stderr_tail;
-    assert!(said.contains("The daemon lacks OPENAI_API_KEY"), "{said}");
+    assert!(
+        said.contains("The daemon does not have OPENAI_API_KEY"),
+        "{said}"
+    );
     assert!(said.contains("keys.env"), "{said}");
     assert!(!said.contains("set-here-only"), "{said}");
     drop(daemon);

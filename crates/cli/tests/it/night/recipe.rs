@@ -7,13 +7,12 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use turnlane_process::{
-    Containment, ContainmentKind, Delivery, Io, Options, ProcessService, Spec, Target,
-    TerminalSize, Until,
-};
+use turnlane_process::{Target, Until};
 use turnlane_testkit::mock_model::{At, MockModel, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 use turnlane_testkit::{ProcessSpec, TempHome};
+
+use super::Terminal;
 
 const README: &str = include_str!("../../../../../README.md");
 
@@ -83,25 +82,10 @@ impl Night {
 
     /// Types a script at a terminal, which is closed when all of it was done.
     async fn types_and_closes_the_terminal(&self, script: &str) {
-        let service = ProcessService::start(Options {
-            containment: Some(ContainmentKind::Group),
-            ..Options::default()
-        })
-        .unwrap();
         let script = format!("set -e\n{script}\necho all was typed; exec cat");
-        let mut spec = Spec::new(["/bin/sh", "-c", &script], self.home.workspace());
-        for (name, value) in self.env() {
-            spec.env.vars.insert(name.into(), value.into());
-        }
-        let shell = service
-            .spawn(Spec {
-                io: Io::Pty(TerminalSize { rows: 24, cols: 80 }),
-                delivery: Delivery::Retain,
-                containment: Containment::Group,
-                ..spec
-            })
-            .await
-            .unwrap();
+        let argv = ["/bin/sh", "-c", &script];
+        let terminal = Terminal::start(&argv, &self.home.workspace(), self.env()).await;
+        let shell = &terminal.process;
         let typed = async || {
             let screen = shell.snapshot();
             let text = screen.terminal.text();

@@ -4,11 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use turnlane_process::{
-    Containment, ContainmentKind, Delivery, Io, Options, ProcessService, Spec, TerminalSize,
-};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
+use super::Terminal;
 use crate::people::Person;
 use crate::serve::Daemon;
 
@@ -122,27 +120,11 @@ async fn a_hangup_stops_a_daemon_that_has_no_terminal() {
 #[tokio::test]
 async fn a_closed_terminal_does_not_end_the_daemon() {
     let person = Person::new();
-    let service = ProcessService::start(Options {
-        containment: Some(ContainmentKind::Group),
-        ..Options::default()
-    })
-    .unwrap();
     let script = person.script();
     let program = env!("CARGO_BIN_EXE_turnlane");
     let line = [program, "serve", "--script", script.to_str().unwrap()];
-    let mut spec = Spec::new(line, person.home.workspace());
-    for (name, value) in person.home.env() {
-        spec.env.vars.insert(name.into(), value.into());
-    }
-    let _terminal = service
-        .spawn(Spec {
-            io: Io::Pty(TerminalSize { rows: 24, cols: 80 }),
-            delivery: Delivery::Retain,
-            containment: Containment::Group,
-            ..spec
-        })
-        .await
-        .unwrap();
+    let env = person.home.env();
+    let _terminal = Terminal::start(&line, &person.home.workspace(), env).await;
     let running = async || status(&person).await.1["state"] == "running";
     eventually("a daemon", DEADLINE, running).await.unwrap();
     let daemon = Background::of(&person).await;

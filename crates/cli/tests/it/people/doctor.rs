@@ -23,7 +23,12 @@ async fn examined(person: &Person, variables: &[(&str, &str)]) -> (String, Value
     assert_eq!(text.status.code(), Some(expected), "{report}");
     assert_eq!(report["complete"], expected == 0);
     let shown = String::from_utf8(text.stdout).unwrap();
-    let (ours, _) = shown.split_once("\nContainment: ").unwrap();
+    // Settings that cannot be read name no engines.
+    let machine = ["\nEngines: ", "\nContainment: "];
+    let (ours, _) = machine
+        .iter()
+        .find_map(|title| shown.split_once(title))
+        .unwrap();
     let home = person.home.path().to_str().unwrap();
     let ours = ours.replace(home, "<home>");
     let is_size = |word: &str| word.parse::<f64>().is_ok();
@@ -240,6 +245,66 @@ async fn files_that_their_owner_cannot_write_are_named() {
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o000)).unwrap();
     let (text, _) = examined(&person, &[]).await;
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
-    assert!(!text.contains("does not exist"), "{text}");
+    let mut ours = text.lines().filter(|line| line.contains("<home>/turnlane"));
+    assert!(!ours.any(|line| line.contains("does not exist")), "{text}");
     assert!(text.contains("run: chmod u+rwx "), "{text}");
+}
+
+/// Writes a program that says it is this version of Codex.
+fn codex(person: &Person, version: &str) -> String {
+    let program = person.home.path().join(format!("codex-{version}"));
+    std::fs::write(&program, format!("#!/bin/sh\necho codex-cli {version}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn codex_is_found_judged_and_needed_only_where_it_runs_turns() {
+    let person = Person::new();
+    let doctor = async |flags: &[&str]| {
+        let json = run(person.spec(&[flags, &["doctor", "--json"]].concat())).await;
+        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let text = run(person.spec(&[flags, &["doctor"]].concat())).await;
+        (report, String::from_utf8(text.stdout).unwrap())
+    };
+    let mentioned = |report: &Value, what: &str| {
+        let problems = report["problems"].as_array().unwrap();
+        problems.iter().any(|one| one["what"] == what)
+    };
+    let absent = "engine.codex.program=/no/such/codex";
+    let (report, text) = doctor(&["-c", absent]).await;
+    assert!(
+        !mentioned(&report, "codex"),
+        "another engine runs turns: {text}"
+    );
+    let (report, text) = doctor(&["-c", absent, "-c", "engine=codex"]).await;
+    assert!(mentioned(&report, "codex"), "{text}");
+    assert_eq!(report["turn"]["canRun"], false, "{text}");
+    assert!(text.contains("npm install -g @openai/codex"), "{text}");
+
+    let old = format!("engine.codex.program={}", codex(&person, "0.150.9"));
+    let (report, text) = doctor(&["-c", &old, "-c", "engine=codex"]).await;
+    let reason = "engine 'codex' needs Codex 0.151 or newer, found 0.150.9; use 'codex-exec'";
+    assert_eq!(report["turn"]["reason"], reason, "{text}");
+    let (report, text) = doctor(&["-c", &old, "-c", "engine=codex-exec"]).await;
+    assert_eq!(report["turn"]["canRun"], true, "{text}");
+
+    let new = format!("engine.codex.program={}", codex(&person, "0.166.0"));
+    let (report, text) = doctor(&["-c", &new, "-c", "engine=codex"]).await;
+    assert_eq!(report["turn"]["canRun"], true, "{text}");
+    assert_eq!(report["codex"]["version"], "0.166.0", "{text}");
+    assert!(
+        text.contains("type `codex login`"),
+        "no login is seen: {text}"
+    );
+    let provider = [
+        "-c",
+        &new,
+        "-c",
+        "engine=codex",
+        "-c",
+        "model_provider=mine",
+    ];
+    let (_, text) = doctor(&provider).await;
+    assert!(text.contains("Codex uses the provider `mine`"), "{text}");
 }

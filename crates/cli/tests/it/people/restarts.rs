@@ -1,4 +1,6 @@
-//! `thread tail` while the server dies and comes back: it says so, and misses nothing.
+//! `thread tail` and `run` while the server dies: both say so, and `tail` misses nothing when it is back.
+
+use std::time::Duration;
 
 use turnlane_testkit::wait::{DEADLINE, within};
 
@@ -115,4 +117,32 @@ async fn a_wait_for_a_lost_server_can_be_left() {
     tail.interrupt();
     let (code, _, stderr) = within("its end", DEADLINE, tail.end()).await.unwrap();
     assert_eq!(code, Some(130), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_run_ends_soon_after_its_daemon_was_killed_and_says_what_to_do() {
+    let person = Person::new();
+    let mut daemon = person.daemon().await;
+    let flags = ["run", "--skip-git-repo-check", "hang on"];
+    let mut run = Following::new(person.spec(&flags));
+    drop(run.process.take_stdin());
+    says(&run, "working on it").await;
+    let thread = person.json(&["thread", "list"]).await[0]["id"].clone();
+    daemon.kill9().await.unwrap();
+    // Far below the 30 s for which a client looks for its server.
+    let soon = Duration::from_secs(15);
+    let (code, _, stderr) = within("its end", soon, run.end()).await.unwrap();
+    assert_eq!(code, Some(1), "{stderr}");
+    let thread = thread.as_str().unwrap();
+    for part in [
+        "the daemon has ended and the turn was cut off; it does not run again by itself",
+        "`turnlane serve --detach`",
+        &format!("`turnlane thread show {thread}`"),
+    ] {
+        assert!(stderr.contains(part), "no {part:?} in {stderr}");
+    }
+    // It is as the text says.
+    let shown = person.json(&["thread", "show", thread]).await.remove(0);
+    assert_eq!(shown["turns"][0]["status"], "interrupted");
+    assert_eq!(shown["queue"]["depth"], 0);
 }

@@ -187,3 +187,22 @@ async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
     thread(&mut client, &served.work(), json!({})).await;
     drained(&mut client, &id).await;
 }
+
+#[tokio::test]
+async fn tokens_are_counted_by_model() {
+    let served = Served::new(|_| Reply::text("hi")).await;
+    let daemon = Daemon::start(&served.home, &[]).await;
+    let mut client = daemon.unix().await;
+    let id = thread(&mut client, &served.work(), json!({})).await;
+    let mut counted = Vec::new();
+    for model in ["mock-model", "other/model-2"] {
+        let input = json!([{"type": "text", "text": model}]);
+        let turn = json!({"threadId": id, "input": input, "model": model});
+        let params = json!({"threadId": id, "turnStartParams": turn});
+        ok(&mut client, "thread/queue/add", params).await;
+        drained(&mut client, &id).await;
+        let name = format!("turnlane_model_tokens_total{{model=\"{model}\",kind=\"output\"}}");
+        counted.push(daemon.metric(&name).await);
+    }
+    assert!(counted.iter().all(|count| *count > 0), "{counted:?}");
+}

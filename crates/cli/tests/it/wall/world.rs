@@ -23,7 +23,7 @@ use super::attacker;
 use crate::app_server::{call_what_is_said, greet, run_what_is_said};
 
 /// `nobody` nearly everywhere; any user without files would do.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// Part of a proxy's address, which no command may see.
 pub(crate) const PASSWORD: &str = "hunter2-of-the-wall";

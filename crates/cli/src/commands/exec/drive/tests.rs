@@ -155,6 +155,7 @@ impl Rig {
             events: client.events(Filter::default()),
             run,
             output: Output::new(Voice::Lines, stdout, Audience::Script),
+            daemon: None,
         };
         let primary = Primary {
             thread: THREAD.to_owned(),

@@ -67,6 +67,10 @@ fn every_kind_of_item_has_its_words() {
             command("completed", Some(0)),
             " succeeded in 12ms:\nout\n\n",
         ),
+        (
+            command("completed", None),
+            " still ran after 12ms:\nout\n\n",
+        ),
         (command("failed", Some(3)), " exited 3 in 12ms:\nout\n\n"),
         (command("failed", None), " failed in 12ms:\nout\n\n"),
         (command("declined", None), " declined:\nout\n\n"),

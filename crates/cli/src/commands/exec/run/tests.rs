@@ -46,6 +46,7 @@ fn failing(message: &str, will_retry: bool) -> EventBody {
         info: None,
         kind: ErrorKind::Network,
         retry_at: None,
+        retry_estimated: false,
         http_status: None,
         details: None,
         will_retry,

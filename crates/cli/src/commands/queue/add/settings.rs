@@ -55,7 +55,9 @@ impl Settings {
         } else {
             Target::New
         };
-        let Given { mut shared, own } = Given::read(&[before, &args.config].concat())?;
+        let mut given = Given::read(&[before, &args.config].concat())?;
+        let engine = args.engine.clone().or(given.take_engine());
+        let Given { mut shared, own } = given;
         let secret = KEPT_HERE.iter().find(|key| shared.contains_key(**key));
         if let Some(key) = secret {
             bail!(
@@ -84,6 +86,16 @@ impl Settings {
         }
         let mut settings = Self::default();
         settings.take_own(own, target)?;
+        if let Some(engine) = engine {
+            if args.thread.is_some() {
+                bail!(
+                    "`-c engine` has no effect on a thread that exists: a thread keeps its engine\n  \
+                     queue the turn on a new one with `turnlane queue add --new --engine {engine}`"
+                );
+            }
+            // For a thread that exists, the command compares it with the thread's.
+            settings.thread.insert("engine".to_owned(), json!(engine));
+        }
         match target {
             Target::New => settings.take_for_thread(args, shared),
             Target::Existing => settings.take_for_turn(args, shared)?,
@@ -121,9 +133,6 @@ impl Settings {
         if let Some(model) = &args.model {
             self.thread.insert("model".to_owned(), json!(model));
         }
-        if let Some(engine) = &args.engine {
-            self.thread.insert("engine".to_owned(), json!(engine));
-        }
         if !shared.is_empty() {
             self.thread
                 .insert("config".to_owned(), Value::Object(shared));
@@ -135,10 +144,6 @@ impl Settings {
         args: &QueueAdd,
         mut shared: Map<String, Value>,
     ) -> anyhow::Result<()> {
-        if let Some(engine) = &args.engine {
-            // Used only if the thread is made; the command compares it with one that exists.
-            self.thread.insert("engine".to_owned(), json!(engine));
-        }
         for (key, word) in OF_A_TURN {
             if let Some(value) = shared.remove(key) {
                 self.turn.insert(word.to_owned(), value);
@@ -223,6 +228,31 @@ mod tests {
             panic!("another command");
         };
         Settings::read(&add, &args.config).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn an_engine_is_chosen_for_a_new_thread_only() {
+        let settings = read(&["-c", "engine=codex", "queue", "add", "--new"]).unwrap();
+        assert_eq!(settings.thread["engine"], "codex");
+        let both = [
+            "queue",
+            "add",
+            "--new",
+            "-c",
+            "engine=codex",
+            "--engine",
+            "codex-exec",
+        ];
+        assert_eq!(read(&both).unwrap().thread["engine"], "codex-exec");
+        let existing = ["queue", "add", "--thread", "night", "-c", "engine=codex"];
+        let refused = read(&existing).unwrap_err();
+        assert!(refused.contains("a thread keeps its engine"), "{refused}");
+        let table = ["queue", "add", "--new", "-c", "engine.codex.children=2"];
+        let refused = read(&table).unwrap_err();
+        assert!(
+            refused.contains("it is a setting of the daemon"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use turnlane::CallError;
+use turnlane_runtime::{Clock as _, SystemClock};
 
 use super::settings::Settings;
 use crate::args::QueueAdd;
@@ -18,7 +19,7 @@ use crate::session::{Session, find};
 /// How long a server remembers the key of an ended turn, unless it is configured otherwise.
 const DEDUPE_WINDOW: Duration = Duration::from_hours(24);
 
-/// How often and how long the naming of a thread by another process is waited for.
+/// How often, and how long apart, this process looks whether another one has named the thread.
 const RENAME_TRIES: u32 = 100;
 const RENAME_PAUSE: Duration = Duration::from_millis(50);
 
@@ -98,7 +99,8 @@ async fn reuse(
     for _ in 0..2 {
         if let Some(found) = with_name(session, name).await?.first() {
             let engine = found["engine"].as_str();
-            if let (Some(wanted), Some(engine)) = (args.engine.as_deref(), engine)
+            let wanted = settings.thread.get("engine").and_then(Value::as_str);
+            if let (Some(wanted), Some(engine)) = (wanted, engine)
                 && wanted != engine
             {
                 bail!(
@@ -138,7 +140,6 @@ async fn named(
 ) -> anyhow::Result<Lane> {
     let mut lane = make(session, args, settings).await?;
     name.clone_into(&mut lane.called);
-    let named_by = |thread: &&Value| thread["id"] != lane.thread.as_str();
     let has_name = async |lane: &Lane| -> anyhow::Result<bool> {
         let params = json!({"threadId": lane.thread});
         let read: Value = session.ask("thread/read", params).await?;
@@ -148,12 +149,9 @@ async fn named(
     if lane.origin == Origin::Before && has_name(&lane).await? {
         return Ok(lane);
     }
-    let others = with_name(session, name).await?;
-    let mut renamed = match others.iter().find(named_by) {
-        Some(_) => Err(Rename::InUse),
-        None => rename(session, &lane.thread, name).await,
-    };
-    // The process that made the thread may be about to name it, and has it until it ends.
+    let mut renamed = rename(session, &lane.thread, name).await;
+    // The process that made the thread owns it until that process ends, and may be about to name it.
+    // No event of the store tells of either, so this process looks again, for 5 s at the most.
     for _ in 0..RENAME_TRIES {
         if !matches!(renamed, Err(Rename::Elsewhere(_))) || lane.origin == Origin::Made {
             break;
@@ -269,7 +267,7 @@ fn has_network(sandbox: &Value) -> bool {
 /// The lane would take the turn as a new one. A thread without turns is one whose first add was cut
 /// off, and gets it now.
 async fn remembered(session: &Session, thread: &Value) -> anyhow::Result<Option<Value>> {
-    let now_s = super::Screen::new(crate::args::Answer::default()).now_ms / 1_000;
+    let now_s = SystemClock.now_ms() / 1_000;
     let age_s = now_s - thread["createdAt"].as_i64().unwrap_or(now_s);
     let window_s = i64::try_from(session.dedupe_window(DEDUPE_WINDOW).as_secs());
     if age_s < window_s.unwrap_or(i64::MAX) {
