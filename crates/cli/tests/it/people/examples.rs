@@ -24,6 +24,7 @@ const NOT_TYPED: &[(&str, &str)] = &[
         "turnlane queue wait",
         "it fails while the queue is held; it has its own tests",
     ),
+    ("turnlane shim", "it runs until it is ended"),
     ("turnlane store compact", "the daemon of this test runs"),
 ];
 

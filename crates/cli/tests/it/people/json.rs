@@ -19,6 +19,7 @@ const WITHOUT: &[&str] = &[
     "exec-server",
     "man",
     "serve",
+    "shim",
 ];
 
 /// Those that are tried in a home whose daemon is gone.

@@ -276,8 +276,11 @@ async fn refusals_of_codex_have_their_kinds() {
     let Some(codex) = Codex::start().await else {
         return;
     };
-    let unknown =
-        json!({"v": 1, "threadId": "01a1e099-0000-7000-8000-000000000000", "total": null});
+    // A thread in which tokens were counted: one without may never have been written, and the engine
+    // begins another.
+    let unknown = json!({"v": 1, "threadId": "01a1e099-0000-7000-8000-000000000000",
+                         "total": {"inputTokens": 1, "cachedInputTokens": 0, "cacheWriteInputTokens": 0,
+                                   "outputTokens": 1, "reasoningOutputTokens": 0}});
     let unknown = RawValue::from_string(unknown.to_string()).unwrap();
     let seen = codex.turn("x", Some(&unknown)).await;
     let outcome = seen.assert_failed(ErrorKind::ThreadNotFound);
