@@ -419,6 +419,10 @@ impl ConfigSource for Configured {
             keys,
         }))
     }
+
+    fn key_file(&self) -> Option<PathBuf> {
+        Some(self.home.join(KEYS))
+    }
 }
 
 impl Configured {

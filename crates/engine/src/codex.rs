@@ -27,6 +27,7 @@ mod usage;
 mod version;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,12 +61,18 @@ const TERMINAL_PAGES_MAX: usize = 10;
 #[derive(Clone)]
 pub struct AppServers {
     handles: Arc<[Handle]>,
+    /// None for children of tests.
+    program: Option<CodexProgram>,
 }
 
 impl AppServers {
     /// At most `children` children of `program`; at least one.
     pub fn new(program: CodexProgram, children: usize, clock: Clock) -> Self {
-        Self::launched_by(Arc::new(ProgramLauncher::new(program)), children, clock)
+        let launcher = Arc::new(ProgramLauncher::new(program.clone()));
+        Self {
+            program: Some(program),
+            ..Self::launched_by(launcher, children, clock)
+        }
     }
 
     fn launched_by(launcher: Arc<dyn Launcher>, children: usize, clock: Clock) -> Self {
@@ -73,6 +80,7 @@ impl AppServers {
         let handles = (0..children.max(1)).map(|_| Handle::new(options.clone()));
         Self {
             handles: handles.collect(),
+            program: None,
         }
     }
 
@@ -162,6 +170,10 @@ impl std::fmt::Debug for Codex {
 }
 
 impl Engine for Codex {
+    fn login_file(&self) -> Option<PathBuf> {
+        self.shared.servers.program.as_ref()?.login_file()
+    }
+
     fn name(&self) -> &'static str {
         "codex"
     }

@@ -127,6 +127,10 @@ impl std::fmt::Debug for CodexExec {
 }
 
 impl Engine for CodexExec {
+    fn login_file(&self) -> Option<PathBuf> {
+        self.shared.program.login_file()
+    }
+
     fn name(&self) -> &'static str {
         NAME
     }

@@ -211,6 +211,11 @@ impl CodexProgram {
         given.map(PathBuf::from).or_else(usual)
     }
 
+    /// The file in which `codex login` keeps the login.
+    pub fn login_file(&self) -> Option<PathBuf> {
+        Some(self.codex_home()?.join("auth.json"))
+    }
+
     /// Takes the values of keys and tokens in the children's environment out of texts.
     pub fn redactor(&self) -> Redactor {
         self.shared.redactor.clone()

@@ -23,6 +23,8 @@ use super::rows::{self, DIRECT, FANOUT, SHIM, comes_back};
 const PUT_BACKS_MAX: u32 = 20;
 /// The text of a row whose worker stopped under its turn.
 pub(crate) const WORKER_STOPPED: &str = "queued turn was interrupted because its worker stopped";
+/// The word of the error kind that a refused login has.
+pub(crate) const AUTH: &str = "auth";
 /// The reason of a pause that an interrupt leaves.
 pub(crate) const INTERRUPT: &str = "interrupt";
 /// The reason of a pause that a direct turn leaves whose approval nobody answered.
@@ -349,6 +351,7 @@ fn limited(ended: Ended<'_>, mut error: TurnError, kind: &ErrorKind) -> Recorded
         since_ms: ended.now_ms,
         until_ms,
         nth,
+        login: None,
     };
     Recorded {
         status: TurnStatus::Failed,
