@@ -10,6 +10,7 @@
 mod config_keys;
 mod environment;
 mod find;
+mod login;
 mod state;
 mod stderr;
 mod version;
@@ -28,12 +29,14 @@ use turnlane_process::{
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 pub use config_keys::{RefusedKey, passed_config};
+pub use login::CodexLogin;
 pub use state::{CodexThreadState, UnreadableState, is_uuid};
 pub use stderr::StderrLog;
 pub use version::CodexVersion;
 
 use crate::native::redact::Redactor;
 use crate::outcome::EngineError;
+use crate::request::TurnSettings;
 
 /// The program that is looked for when the configuration names none.
 pub const DEFAULT_PROGRAM: &str = "codex";
@@ -127,6 +130,26 @@ impl CodexProgramError {
             _ => (CodexErrorInfo::Other, ErrorKind::EngineUnavailable),
         };
         EngineError::new(self.to_string(), info, kind)
+    }
+}
+
+/// Refuses a turn whose login is known to be missing. Reads files.
+pub(crate) fn check_login(
+    program: &CodexProgram,
+    settings: &TurnSettings,
+) -> Result<(), Box<EngineError>> {
+    // A thread that brings a provider of its own knows best.
+    let own = ["model_provider", "model_providers", "profile"];
+    if own.iter().any(|key| settings.config.contains_key(*key)) {
+        return Ok(());
+    }
+    match program.login(Some(&settings.provider)) {
+        CodexLogin::Missing(reason) => Err(Box::new(EngineError::new(
+            reason,
+            CodexErrorInfo::Unauthorized,
+            ErrorKind::Auth,
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -353,10 +353,14 @@ async fn a_changed_login_ends_the_wait_of_a_lane_that_is_not_loaded() {
     let world = home.start_engine(logged_in(&home, &login), options).await;
     let thread = world.thread().await;
     world.add(thread, "key").await;
-    eventually("the lane to wait and to be unloaded", DEADLINE, async || {
-        let waits = world.queue(thread).await.lane.waiting.is_some();
-        waits && world.handle.loaded() == 0
-    })
+    eventually(
+        "the lane to wait and to be unloaded",
+        DEADLINE,
+        async || {
+            let waits = world.queue(thread).await.lane.waiting.is_some();
+            waits && world.handle.loaded() == 0
+        },
+    )
     .await
     .unwrap();
 

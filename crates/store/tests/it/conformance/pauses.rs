@@ -25,6 +25,7 @@ on_one_worker![
     a_turn_may_end_a_pause_for_one_reason,
     a_direct_turn_runs_while_the_lane_waits_and_may_end_the_wait,
     a_wait_for_a_login_ends_when_that_login_changes,
+    a_pause_may_take_the_place_of_one_with_a_named_reason,
 ];
 
 async fn a_paused_lane_is_not_claimed_and_a_resumed_one_is(db: Db) {
@@ -264,6 +265,24 @@ async fn a_pause_at_the_end_of_a_turn_does_not_replace_one(db: Db) {
         hand.complete(end).await.unwrap().lane.paused,
         Some(paused())
     );
+}
+
+async fn a_pause_may_take_the_place_of_one_with_a_named_reason(db: Db) {
+    let hand = db.one().await;
+    hand.pause(thread(), paused()).await.unwrap();
+    let other = Paused {
+        reason: "exhausted".to_owned(),
+        ..paused()
+    };
+    // The reason of `paused` is "user".
+    for (reason, left) in [("shim", paused()), ("user", other.clone())] {
+        let turn = hand.direct(reason).await;
+        let end = Complete {
+            pause: begin(other.clone(), PauseWhen::InPlaceOf(reason)),
+            ..complete(&turn, Fate::Done)
+        };
+        assert_eq!(hand.complete(end).await.unwrap().lane.paused, Some(left));
+    }
 }
 
 async fn a_direct_turn_runs_while_the_lane_waits_and_may_end_the_wait(db: Db) {
