@@ -38,6 +38,8 @@ use crate::peers;
 pub(crate) const DATABASE: &str = "turnlane.db";
 /// Keys of providers in our folder.
 pub(crate) const KEYS: &str = "keys.env";
+/// The pause between two looks at whether a recovery is done.
+const RECOVERY_LOOK: Duration = Duration::from_millis(20);
 
 /// A running server without a transport.
 pub(crate) struct Assembly {
@@ -215,6 +217,19 @@ impl Assembly {
              Landlock and a filter of system calls alone; they can write .git, .codex, .agents and \
              .turnlane in a workspace"
         ))
+    }
+
+    /// Waits until the engines have told what became of the turns of dead workers, at most so long.
+    pub(crate) async fn recovered(&self, limit: Duration) {
+        let handle = self.runtime.handle();
+        let waiting = async {
+            while handle.is_recovering() {
+                tokio::time::sleep(RECOVERY_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(limit, waiting).await.is_err() {
+            tracing::warn!("turns of a dead worker are still undecided");
+        }
     }
 
     /// What the lanes of the store do.
@@ -418,6 +433,10 @@ impl ConfigSource for Configured {
             native,
             keys,
         }))
+    }
+
+    fn key_file(&self) -> Option<PathBuf> {
+        Some(self.home.join(KEYS))
     }
 }
 

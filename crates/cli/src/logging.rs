@@ -19,6 +19,9 @@ pub(crate) const QUIET: &str = "warn";
 /// What a daemon logs unless told otherwise: also what happens to lanes.
 pub(crate) const DAEMON: &str = "warn,turnlane_runtime=info,turnlane_server=info,turnlane=info";
 
+/// What a shim logs unless told otherwise: also where work was preserved.
+pub(crate) const SHIM: &str = "warn,turnlane_shim=info";
+
 /// Whether lines are JSON; text until it was chosen.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let args = Args::of_this_process();
     let usual = match &args.command {
         Command::Serve(serve) if serve.command.is_none() => logging::DAEMON,
+        Command::Shim(_) => logging::SHIM,
         _ => logging::QUIET,
     };
     match logging::start(usual).and_then(|()| run(args)) {

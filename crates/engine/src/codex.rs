@@ -27,6 +27,7 @@ mod usage;
 mod version;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub use launch::LaunchError;
 use self::launch::{Launcher, ProgramLauncher};
 use self::supervisor::{Handle, Options};
 use self::threads::OpenThreads;
-use crate::codex_program::CodexProgram;
+use crate::codex_program::{self, CodexProgram};
 use crate::control::TurnControl;
 use crate::engine::{BackgroundTerminal, BoxFuture, Capabilities, Engine, Reconciled, UsageKind};
 use crate::outcome::TurnOutcome;
@@ -60,12 +61,18 @@ const TERMINAL_PAGES_MAX: usize = 10;
 #[derive(Clone)]
 pub struct AppServers {
     handles: Arc<[Handle]>,
+    /// None for children of tests.
+    program: Option<CodexProgram>,
 }
 
 impl AppServers {
     /// At most `children` children of `program`; at least one.
     pub fn new(program: CodexProgram, children: usize, clock: Clock) -> Self {
-        Self::launched_by(Arc::new(ProgramLauncher::new(program)), children, clock)
+        let launcher = Arc::new(ProgramLauncher::new(program.clone()));
+        Self {
+            program: Some(program),
+            ..Self::launched_by(launcher, children, clock)
+        }
     }
 
     fn launched_by(launcher: Arc<dyn Launcher>, children: usize, clock: Clock) -> Self {
@@ -73,6 +80,7 @@ impl AppServers {
         let handles = (0..children.max(1)).map(|_| Handle::new(options.clone()));
         Self {
             handles: handles.collect(),
+            program: None,
         }
     }
 
@@ -134,6 +142,19 @@ pub struct Codex {
     shared: Arc<Shared>,
 }
 
+impl Codex {
+    /// Why the login does not allow a turn with these settings.
+    async fn missing_login(&self, settings: &TurnSettings) -> Option<String> {
+        let program = self.shared.servers.program.clone()?;
+        let settings = settings.clone();
+        let checking =
+            tokio::task::spawn_blocking(move || codex_program::check_login(&program, &settings));
+        // A task that was cancelled has found nothing.
+        let checked = checking.await.ok()?;
+        checked.err().map(|error| error.message)
+    }
+}
+
 /// What the turns of the engine share.
 struct Shared {
     servers: AppServers,
@@ -162,6 +183,10 @@ impl std::fmt::Debug for Codex {
 }
 
 impl Engine for Codex {
+    fn login_file(&self) -> Option<PathBuf> {
+        self.shared.servers.program.as_ref()?.login_file()
+    }
+
     fn name(&self) -> &'static str {
         "codex"
     }
@@ -203,12 +228,11 @@ impl Engine for Codex {
     }
 
     fn check<'a>(&'a self, settings: &'a TurnSettings) -> BoxFuture<'a, EngineStatus> {
-        let _ = settings;
         Box::pin(async {
             let handle = self.shared.servers.handle_by("");
             let _lease = handle.lease();
             let reason = match timeout(CHECK_LIMIT, handle.connection()).await {
-                Ok(Ok(_connection)) => None,
+                Ok(Ok(_connection)) => self.missing_login(settings).await,
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(_elapsed) => Some("the app-server of Codex did not answer".to_owned()),
             };

@@ -23,7 +23,7 @@ mod transcript;
 mod usage;
 mod wire;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +127,10 @@ impl std::fmt::Debug for CodexExec {
 }
 
 impl Engine for CodexExec {
+    fn login_file(&self) -> Option<PathBuf> {
+        self.shared.program.login_file()
+    }
+
     fn name(&self) -> &'static str {
         NAME
     }
@@ -170,9 +174,9 @@ impl Engine for CodexExec {
     fn check<'a>(&'a self, settings: &'a TurnSettings) -> BoxFuture<'a, EngineStatus> {
         Box::pin(async move {
             match self.shared.check(settings).await {
-                Ok(hint) => EngineStatus {
+                Ok(()) => EngineStatus {
                     ok: true,
-                    reason: hint,
+                    reason: None,
                 },
                 Err(error) => EngineStatus {
                     ok: false,
@@ -270,10 +274,7 @@ impl Shared {
     }
 
     /// Checks program, directory and settings; returns a hint about the login, if one is missing.
-    async fn check(
-        self: &Arc<Self>,
-        settings: &TurnSettings,
-    ) -> Result<Option<String>, Box<EngineError>> {
+    async fn check(self: &Arc<Self>, settings: &TurnSettings) -> Result<(), Box<EngineError>> {
         let version = self.program.version().await;
         version.map_err(|error| Box::new(error.to_error()))?;
         let (shared, settings) = (Arc::clone(self), settings.clone());
@@ -284,29 +285,9 @@ impl Shared {
             }
             command::check_settings(&settings, shared.bypass, shared.temporary.clone())
                 .map_err(|error| Box::new(error.to_error()))?;
-            Ok(shared.login_hint(&settings.provider))
+            crate::codex_program::check_login(&shared.program, &settings)
         });
         checked.await.unwrap_or_else(|_lost| Err(lost_task()))
-    }
-
-    /// Says that Codex seems to have no login. Only Codex knows for sure, so this refuses nothing.
-    fn login_hint(&self, provider: &str) -> Option<String> {
-        let is_set = |name: &&str| {
-            self.program
-                .variable(name)
-                .is_some_and(|key| !key.is_empty())
-        };
-        let has_key = ["CODEX_API_KEY", "OPENAI_API_KEY"].iter().any(is_set);
-        let home = self.program.codex_home()?;
-        let names_provider = || {
-            let config = std::fs::read_to_string(home.join("config.toml"));
-            config.is_ok_and(|text| text.contains("model_provider"))
-        };
-        let is_other = !matches!(provider, "" | "openai") || names_provider();
-        if has_key || is_other || Path::new(&home.join("auth.json")).exists() {
-            return None;
-        }
-        Some("Codex has no login: run `codex login`, or set CODEX_API_KEY".to_owned())
     }
 
     async fn reconcile(&self, request: &TurnRequest) -> Reconciled {

@@ -10,6 +10,7 @@
 mod config_keys;
 mod environment;
 mod find;
+mod login;
 mod state;
 mod stderr;
 mod version;
@@ -28,12 +29,14 @@ use turnlane_process::{
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 pub use config_keys::{RefusedKey, passed_config};
+pub use login::CodexLogin;
 pub use state::{CodexThreadState, UnreadableState, is_uuid};
 pub use stderr::StderrLog;
 pub use version::CodexVersion;
 
 use crate::native::redact::Redactor;
 use crate::outcome::EngineError;
+use crate::request::TurnSettings;
 
 /// The program that is looked for when the configuration names none.
 pub const DEFAULT_PROGRAM: &str = "codex";
@@ -130,6 +133,26 @@ impl CodexProgramError {
     }
 }
 
+/// Refuses a turn whose login is known to be missing. Reads files.
+pub(crate) fn check_login(
+    program: &CodexProgram,
+    settings: &TurnSettings,
+) -> Result<(), Box<EngineError>> {
+    // A thread that brings a provider of its own knows best.
+    let own = ["model_provider", "model_providers", "profile"];
+    if own.iter().any(|key| settings.config.contains_key(*key)) {
+        return Ok(());
+    }
+    match program.login(Some(&settings.provider)) {
+        CodexLogin::Missing(reason) => Err(Box::new(EngineError::new(
+            reason,
+            CodexErrorInfo::Unauthorized,
+            ErrorKind::Auth,
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl CodexProgram {
     /// Settles environment and program name. Touches no file.
     pub fn new(options: CodexProgramOptions) -> Self {
@@ -209,6 +232,11 @@ impl CodexProgram {
         let given = self.variable("CODEX_HOME").filter(|home| !home.is_empty());
         let usual = || Some(Path::new(self.variable("HOME")?).join(".codex"));
         given.map(PathBuf::from).or_else(usual)
+    }
+
+    /// The file in which `codex login` keeps the login.
+    pub fn login_file(&self) -> Option<PathBuf> {
+        Some(self.codex_home()?.join("auth.json"))
     }
 
     /// Takes the values of keys and tokens in the children's environment out of texts.

@@ -7,6 +7,7 @@
 //!
 //! No engine touches the store; the lane writes what engines say.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use turnlane_protocol::ids::{ItemId, ThreadId};
@@ -62,6 +63,12 @@ pub trait Engine: Send + Sync {
             reason: None,
         };
         Box::pin(async { able })
+    }
+
+    /// The file that holds its login or keys; none where it has none. A lane that waits because a login
+    /// was refused goes on when this file changes.
+    fn login_file(&self) -> Option<PathBuf> {
+        None
     }
 
     /// The processes that earlier turns of the thread left running.

@@ -92,6 +92,7 @@ mod event;
 mod hooks;
 mod lane_end;
 pub mod limits;
+pub mod login;
 pub mod native;
 mod outcome;
 mod request;

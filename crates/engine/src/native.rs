@@ -151,6 +151,10 @@ impl std::fmt::Debug for Native {
 }
 
 impl Engine for Native {
+    fn login_file(&self) -> Option<PathBuf> {
+        self.shared.config.key_file()
+    }
+
     fn name(&self) -> &'static str {
         "native"
     }

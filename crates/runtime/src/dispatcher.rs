@@ -22,6 +22,7 @@ use turnlane_store::{StoreError, ThreadId};
 use crate::ids;
 use crate::lane::{reconcile, rows};
 use crate::lanes::Lanes;
+use crate::logins::Logins;
 use crate::notice::{Notice, NoticeBody};
 use crate::options::Drain;
 use crate::retention;
@@ -57,9 +58,13 @@ impl Dispatcher {
     pub(crate) async fn run(self) {
         let mut foreign = self.shared.store.foreign_changes();
         let mut prune_at = tokio::time::Instant::now() + PRUNE_EVERY;
+        let mut logins = Logins::new(&self.shared);
         // A slot that came while the dispatcher waited for one.
         let mut slot = None;
         while !self.shutdown.is_cancelled() {
+            if let Err(error) = logins.look(&self.shared, &self.lanes).await {
+                tracing::warn!(%error, "the lanes that wait for a login could not be looked for");
+            }
             let full = match self.look(slot.take()).await {
                 Ok(full) => full,
                 Err(error) => {

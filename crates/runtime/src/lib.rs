@@ -97,6 +97,7 @@ mod failures;
 mod ids;
 pub mod lane;
 mod lanes;
+mod logins;
 mod model_tokens;
 mod notice;
 mod options;

@@ -32,17 +32,18 @@ pub(crate) const SHIM_PAUSE: &str = "shim";
 /// What calls of one shim have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    client: Client,
+    /// None until the server is there.
+    client: Option<Client>,
     options: Arc<Options>,
     binding: Arc<str>,
     thread: Arc<str>,
 }
 
 impl Lane {
-    pub(crate) fn new(client: Client, options: Arc<Options>) -> Self {
+    pub(crate) fn new(options: Arc<Options>) -> Self {
         let binding = crate::options::binding(&options.id, &options.cwd);
         Self {
-            client,
+            client: None,
             options,
             binding: binding.into(),
             thread: "".into(),
@@ -61,16 +62,33 @@ impl Lane {
         &self.binding
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    /// The same lane through a client.
+    pub(crate) fn through(&self, client: Client) -> Self {
+        Self {
+            client: Some(client),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    async fn call_raw(
+        &self,
+        method: &str,
+        params: Value,
+        options: CallOptions,
+    ) -> Result<Value, LaneError> {
+        let Some(client) = &self.client else {
+            return Err(LaneError::Unreachable("the server is starting".to_owned()));
+        };
+        let answer = client.call_raw(method, params, options).await;
+        answer.map_err(LaneError::from)
     }
 
     async fn call(&self, method: &str, params: Value) -> Result<Value, LaneError> {
-        let answer = self
-            .client
-            .call_raw(method, params, CallOptions::default())
-            .await;
-        answer.map_err(LaneError::from)
+        self.call_raw(method, params, CallOptions::default()).await
     }
 
     /// One call with a limit of its own.
@@ -84,8 +102,7 @@ impl Lane {
             timeout: Some(limit),
             ..CallOptions::default()
         };
-        let answer = self.client.call_raw(method, params, options).await;
-        answer.map_err(LaneError::from)
+        self.call_raw(method, params, options).await
     }
 
     fn on_thread(&self) -> Value {

@@ -10,11 +10,13 @@
 //! queue and retries no turn: those are the lane's rules. It starts git, to preserve uncommitted work.
 //!
 //! ```no_run
-//! use turnlane_shim::{Exit, Options, Transport, run};
+//! use turnlane_shim::{Exit, Options, Server, ServerKind, Transport, run};
 //!
 //! # async fn example(client: turnlane::Client, options: Options) {
 //! let (_signals, receiver) = tokio::sync::mpsc::channel(1);
-//! let exit = run(client, options, Transport::Stdio, receiver).await;
+//! let kind = ServerKind::Embedded;
+//! let linking = async move { Ok(Server { client, kind }) };
+//! let exit = run(linking, options, Transport::Stdio, receiver).await;
 //! assert!(matches!(exit, Exit::Ordered));
 //! # }
 //! ```
@@ -40,4 +42,4 @@ pub use options::{
     Clock, OnBlock, OnDisconnect, OnUnknown, Options, ServerKind, ThreadSettings, binding,
     is_valid_id,
 };
-pub use run::{StopSignal, run};
+pub use run::{Server, StopSignal, run};

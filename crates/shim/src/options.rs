@@ -51,8 +51,6 @@ pub struct Options {
     pub is_fresh: bool,
     /// The lane is paused after so many failed turns in a row; 0 is never.
     pub hold_after_failures: u32,
-    /// Which server the client is connected to.
-    pub server: ServerKind,
     /// Tells the wall-clock time.
     pub clock: Clock,
     /// The version that `Ready` shows.

@@ -4,7 +4,7 @@
 //! terminal receipt was written to the channel, so a receipt may be told twice after a crash and is never
 //! lost. Without the file nothing old is reported.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,10 @@ fn write(path: &Path, last: &LastReported) -> io::Result<()> {
         .mode(0o600)
         .open(&staged)?;
     file.write_all(&serde_json::to_vec(last)?)?;
-    fs::rename(&staged, path)
+    // A rename without it may leave an empty file after a loss of power.
+    file.sync_all()?;
+    fs::rename(&staged, path)?;
+    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

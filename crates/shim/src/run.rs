@@ -9,6 +9,7 @@
 //! call before they can be told; notifications wait in order until it is answered. What a shim does when it
 //! ends is in `ending`.
 
+mod attaching;
 mod commands;
 mod delivery;
 mod ending;
@@ -17,28 +18,29 @@ mod notices;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use turnlane::{Client, Event as Notice, EventStream, Filter, Usage};
+use turnlane::{Client, Event as Notice, EventStream, Usage};
 
 use self::delivery::Deliveries;
 use self::ending::{Cause, Ending, Step};
 use self::hub::Hub;
 use crate::capture::{Capture, Speaker};
-use crate::channel::{Arrival, Channel, Closed, Inbound, Transport};
+use crate::channel::{Arrival, Channel, Closed, Connection, Inbound, Transport};
 use crate::error::{Exit, LaneError};
 use crate::lane::{Attached, CommandFailure, Lane, QueueLook, Submission};
 use crate::log_file::LogFile;
 use crate::options::{OnDisconnect, Options, ServerKind};
 use crate::preserve::Preserved;
-use crate::receipts::{self, LastReported, ReceiptsFile};
+use crate::receipts::ReceiptsFile;
 use crate::state::{EngineHealth, Input, Machine, MessageName, TurnEnd};
 use crate::stats::Stats;
 use crate::wire::{BadCommand, Event, parse};
@@ -67,6 +69,7 @@ type Call = Pin<Box<dyn Future<Output = Done> + Send>>;
 
 /// What a call came to.
 enum Done {
+    Linked(Result<Server, Exit>),
     Attached(Result<Box<Attached>, LaneError>),
     Submitted {
         message: MessageName,
@@ -103,7 +106,7 @@ enum Done {
         result: Result<(String, QueueLook), LaneError>,
     },
     Preserved {
-        origin: Option<Origin>,
+        why: PreserveFor,
         result: Result<Option<Preserved>, String>,
     },
     Health(Result<EngineHealth, LaneError>),
@@ -118,6 +121,16 @@ enum Done {
     Ignored,
 }
 
+/// Why work is preserved.
+#[derive(Clone, Debug)]
+enum PreserveFor {
+    Client(Origin),
+    /// The engine died under a turn.
+    EngineDeath,
+    /// The shim ends.
+    End,
+}
+
 /// Who sent a command.
 #[derive(Clone, Debug)]
 struct Origin {
@@ -125,10 +138,19 @@ struct Origin {
     req: Option<Value>,
 }
 
-/// Serves one orchestrator until it ends, or is ended. The client must have been made with
-/// `reviews_elsewhere`, because a shim answers no approvals.
+/// A server that a shim is a client of.
+#[derive(Debug)]
+pub struct Server {
+    /// Made with `reviews_elsewhere`, because a shim answers no approvals.
+    pub client: Client,
+    /// What ends with the shim.
+    pub kind: ServerKind,
+}
+
+/// Serves one orchestrator until it ends, or is ended. The channel is served from the first moment on, while
+/// `linking` brings the server; a link that fails is an end like any other.
 pub async fn run(
-    client: Client,
+    linking: impl Future<Output = Result<Server, Exit>> + Send + 'static,
     options: Options,
     transport: Transport,
     signals: mpsc::Receiver<StopSignal>,
@@ -139,9 +161,20 @@ pub async fn run(
         Err(error) => return Exit::Channel(format!("the channel could not be opened: {error}")),
     };
     let options = Arc::new(options);
-    let lane = Lane::new(client, Arc::clone(&options));
-    let shim = Shim::new(lane, options, channel, signals, is_single);
-    shim.run().await
+    let lane = Lane::new(Arc::clone(&options));
+    let mut shim = Shim::new(lane, options, channel, signals, is_single);
+    shim.calls
+        .push(Box::pin(async { Done::Linked(linking.await) }));
+    let exit = match AssertUnwindSafe(shim.serve()).catch_unwind().await {
+        Ok(exit) => exit,
+        // The text of the panic went to standard error. What was being changed is not used any more, but
+        // for the outboxes, whose parts are whole after every step.
+        Err(_panic) => {
+            shim.end(Cause::InternalError);
+            Exit::Channel(ending::INTERNAL_ERROR.to_owned())
+        }
+    };
+    shim.finish(exit).await
 }
 
 /// What a running shim consists of.
@@ -154,7 +187,9 @@ struct Shim {
     hub: Hub,
     machine: Machine,
     calls: FuturesUnordered<Call>,
-    events: EventStream,
+    /// None until the server is there.
+    events: Option<EventStream>,
+    server: ServerKind,
     /// Notifications that wait for the answer to a call.
     deferred: VecDeque<Notice>,
     is_deferring: bool,
@@ -187,8 +222,6 @@ impl Shim {
     ) -> Self {
         let started = Instant::now();
         let receipts = ReceiptsFile::start(&options.state_directory, lane.binding());
-        // First, so that nothing that is told is missed.
-        let events = lane.client().events(Filter::all());
         Self {
             hub: Hub::new(Arc::clone(&options.clock)),
             machine: Machine::new(options.stall_after),
@@ -213,23 +246,23 @@ impl Shim {
             channel,
             signals,
             is_single,
-            events,
+            events: None,
+            server: ServerKind::Embedded,
             receipts,
         }
     }
 
-    async fn run(mut self) -> Exit {
+    /// The loop, until the shim has to end.
+    async fn serve(&mut self) -> Exit {
         let text = format!("start of {}", self.options.id);
         self.log.write(Speaker::Shim, &text);
-        let is_fresh = self.options.is_fresh;
-        self.attach(Duration::ZERO, is_fresh);
         let mut burst = 0;
         loop {
             self.note_written();
             if self.ending.is_some()
                 && let Some(exit) = self.advance_end()
             {
-                return self.finish(exit).await;
+                return exit;
             }
             let wake = self.wake_at();
             let hears = self.is_attached && !self.is_deferring;
@@ -237,7 +270,7 @@ impl Shim {
                 biased;
                 Some(done) = self.calls.next(), if !self.calls.is_empty() => {
                     if let Some(exit) = self.call_done(done) {
-                        return self.finish(exit).await;
+                        return exit;
                     }
                 }
                 Some(signal) = self.signals.recv() => self.signalled(signal),
@@ -249,7 +282,7 @@ impl Shim {
                     }
                     continue;
                 }
-                notice = self.events.next(), if hears => match notice {
+                notice = next_notice(&mut self.events), if hears => match notice {
                     Some(notice) => self.noticed(notice),
                     None => self.lost_server(),
                 },
@@ -261,36 +294,9 @@ impl Shim {
         }
     }
 
-    /// Takes the lane, after a pause.
-    fn attach(&mut self, pause: Duration, is_fresh: bool) {
-        let lane = self.lane.clone();
-        let directory = self.options.state_directory.clone();
-        self.calls.push(Box::pin(async move {
-            tokio::time::sleep(pause).await;
-            let binding = lane.binding().to_owned();
-            let place = (directory.clone(), binding.clone());
-            let reading = tokio::task::spawn_blocking(move || receipts::read(&place.0, &place.1));
-            let last = reading.await.ok().flatten();
-            let is_unknown = last.is_none();
-            let attached = lane.attach(last, is_fresh).await.map(Box::new);
-            if let (true, Ok(attached)) = (is_unknown, &attached) {
-                // Before the first message: without the file a kill would leave its end unreported.
-                let last = LastReported {
-                    binding,
-                    thread: attached.thread.clone(),
-                    turn: attached.newest_ended.clone(),
-                };
-                let writing = move || receipts::store(&directory, &last);
-                if let Ok(Err(error)) = tokio::task::spawn_blocking(writing).await {
-                    tracing::warn!(%error, "what is reported cannot be recorded");
-                }
-            }
-            Done::Attached(attached)
-        }));
-    }
-
     fn call_done(&mut self, done: Done) -> Option<Exit> {
         match done {
+            Done::Linked(linked) => return self.linked(linked),
             Done::Attached(Ok(attached)) => self.attached(*attached),
             Done::Attached(Err(error)) => return self.not_attached(error),
             Done::Submitted {
@@ -313,7 +319,7 @@ impl Shim {
                 result,
             } => self.answer(&origin, command, result),
             Done::Succeeded { origin, result } => self.succeeded(origin, result),
-            Done::Preserved { origin, result } => self.preserved(origin, result),
+            Done::Preserved { why, result } => self.preserved(why, result),
             Done::Health(health) => {
                 if let Ok(health) = health {
                     self.apply(Input::Engine(health));
@@ -330,61 +336,9 @@ impl Shim {
         None
     }
 
-    /// The lane is ours: tells it, and what ended while no shim was there.
-    fn attached(&mut self, attached: Attached) {
-        let is_first = !self.is_attached && self.machine.thread().is_empty();
-        self.is_attached = true;
-        self.lane = self.lane.of_thread(&attached.thread);
-        self.model.clone_from(&attached.model);
-        if is_first {
-            self.apply(Input::Ready {
-                thread: attached.thread.clone(),
-                engine: attached.engine,
-                health: attached.health,
-                lane: attached.queue.lane.clone(),
-                version: self.options.version.clone(),
-            });
-        } else {
-            self.apply(Input::Lane(attached.queue.lane.clone()));
-        }
-        for end in attached.ended {
-            if self.machine.running() == Some(end.turn.as_str()) {
-                self.end_turn(end, None);
-            } else {
-                self.apply(Input::Recovered(Box::new(end)));
-            }
-        }
-        if let Some(start) = attached.running {
-            self.start_turn(start);
-        }
-        self.rows_seen(&attached.queue);
-    }
-
-    fn not_attached(&mut self, error: LaneError) -> Option<Exit> {
-        if self.ending.is_some() {
-            return None;
-        }
-        let is_first = self.machine.thread().is_empty();
-        match error {
-            LaneError::Held(_) | LaneError::Unreachable(_) if !is_first => {
-                // After a lost connection the server still knows the old one for a moment.
-                self.attach(HANDOFF_PAUSE, false);
-                None
-            }
-            LaneError::Held(_) if Instant::now() < self.attach_until => {
-                self.attach(HANDOFF_PAUSE, self.options.is_fresh);
-                None
-            }
-            LaneError::Held(reason) => Some(Exit::Held(reason)),
-            LaneError::Store(reason) => Some(Exit::Store(reason)),
-            LaneError::Refused { message, .. } => Some(Exit::StartFailed(message)),
-            LaneError::Unreachable(reason) => Some(Exit::StartFailed(reason)),
-        }
-    }
-
     fn arrived(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Opened(connection) => self.hub.add(connection),
+            Arrival::Opened(connection) => self.joined(connection),
             Arrival::Frame(client, Inbound::Frame(frame)) => match parse(&frame) {
                 Ok(request) => self.command(client, request),
                 Err(bad) => self.bad_command(client, bad),
@@ -412,6 +366,16 @@ impl Shim {
                     }
                 }
             }
+        }
+    }
+
+    /// A client that comes after `Ready` is told it first.
+    fn joined(&mut self, connection: Connection) {
+        let client = connection.id;
+        self.hub.add(connection);
+        if !self.machine.thread().is_empty() {
+            let ready = self.machine.ready_event(&self.options.version);
+            self.hub.answer(client, &ready);
         }
     }
 
@@ -523,6 +487,12 @@ impl Shim {
             failed => failed.reason().map(str::to_owned),
         };
         let mut shim = self;
+        // A link may fail before the loop has looked at its channel.
+        while let Ok(arrival) = shim.channel.arrivals.try_recv() {
+            if let Arrival::Opened(connection) = arrival {
+                shim.hub.add(connection);
+            }
+        }
         shim.give_up_turn();
         if !matches!(shim.ending.as_ref().map(Ending::cause), Some(Cause::Detach)) {
             let reason = reason.unwrap_or_default();
@@ -558,6 +528,14 @@ impl Shim {
 
     /// Returns true if the lane goes on when the shim leaves.
     fn can_detach(&self) -> bool {
-        self.options.server == ServerKind::Daemon
+        self.server == ServerKind::Daemon
+    }
+}
+
+/// The next notification of the server; none when it cannot be found again.
+async fn next_notice(events: &mut Option<EventStream>) -> Option<Notice> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -191,6 +191,18 @@ impl Machine {
         &self.engine
     }
 
+    /// Whether the engine can run a turn, as far as the last check and the lane tell.
+    pub(crate) fn engine_trouble(&self) -> EngineHealth {
+        match (&self.engine, &self.lane.hold) {
+            (EngineHealth::Usable, Some(LaneHold::Waiting { kind, .. }))
+                if Block::of_kind(kind) == Block::Engine =>
+            {
+                EngineHealth::Unusable("the lane waits for its engine".to_owned())
+            }
+            (engine, _) => engine.clone(),
+        }
+    }
+
     pub(crate) fn lane(&self) -> &LaneView {
         &self.lane
     }
@@ -252,28 +264,28 @@ impl Machine {
         }
     }
 
-    fn ready(&mut self, now: Duration, version: &str, events: &mut Vec<Event>) {
-        let is_usable = match &self.engine {
-            EngineHealth::Usable => true,
-            EngineHealth::Unusable(reason) => {
-                let error = Event::new("Error")
-                    .with("command", "startup")
-                    .with("reason", reason.as_str())
-                    .with("code", "engine_unavailable");
-                events.push(error);
-                false
-            }
-        };
-        self.detail = self.derived();
-        self.since = now;
-        let ready = Event::new("Ready")
+    /// That the lane is ours, with what a client has to know of it.
+    pub(crate) fn ready_event(&self, version: &str) -> Event {
+        Event::new("Ready")
             .with("protocol", 2)
             .with("thread_id", self.thread.as_str())
             .with("engine", self.engine_name.as_str())
-            .with("engine_ok", is_usable)
+            .with("engine_ok", self.engine == EngineHealth::Usable)
             .with("queue_depth", self.lane.depth)
-            .with("version", version);
-        events.push(ready);
+            .with("version", version)
+    }
+
+    fn ready(&mut self, now: Duration, version: &str, events: &mut Vec<Event>) {
+        if let EngineHealth::Unusable(reason) = &self.engine {
+            let error = Event::new("Error")
+                .with("command", "startup")
+                .with("reason", reason.as_str())
+                .with("code", "engine_unavailable");
+            events.push(error);
+        }
+        self.detail = self.derived();
+        self.since = now;
+        events.push(self.ready_event(version));
         // A client starts from `idle` after `Ready`; an exhausted thread is another state.
         if self.detail == Detail::ContextExhausted {
             let changed = Event::new("StateChanged")

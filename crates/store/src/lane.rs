@@ -98,6 +98,18 @@ pub struct Waiting {
     pub until_ms: Option<i64>,
     /// How many waits in a row this is, from 1; what back-off counts.
     pub nth: u32,
+    /// The login that was refused, for a wait that ends when it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<LoginStamp>,
+}
+
+/// A file that holds a login, as it was at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginStamp {
+    /// The file's path. Workers with another login file leave the wait alone.
+    pub file: String,
+    /// Differs when the file changes; compared and never read.
+    pub stamp: String,
 }
 
 impl Waiting {

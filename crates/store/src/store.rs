@@ -19,7 +19,7 @@ use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::census::{Census, Times};
 use crate::error::StoreError;
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
-use crate::lane::{Changed, LaneView, OwnedLane, Paused, Ready, Taken};
+use crate::lane::{Changed, LaneView, LoginStamp, OwnedLane, Paused, Ready, Taken};
 use crate::queue::{
     Accepting, Append, Appended, CannotStart, Claim, Claimed, ClaimedRow, Move, QueuePage,
     QueueQuery, Row, Update,
@@ -139,6 +139,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends a pause that has this reason; another pause and a wait stay. Durable.
     fn end_pause(&self, thread: ThreadId, reason: String) -> Work<LaneView>;
+
+    /// Ends the waits for a login that began under another stamp of the same file, of at most so many
+    /// lanes that are ours or have no owner; the threads. Pauses stay. Durable.
+    fn end_login_waits(&self, login: LoginStamp, limit: u32) -> Work<Vec<ThreadId>>;
 
     /// Some visible rows and the lane, in one picture.
     fn queue(&self, query: QueueQuery) -> Work<QueuePage>;

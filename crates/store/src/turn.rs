@@ -328,6 +328,8 @@ pub enum PauseWhen {
     RowsWait,
     /// In any case.
     Always,
+    /// In any case, and in place of a pause that has this reason.
+    InPlaceOf(&'static str),
 }
 
 /// Whether a lane stays ours when it becomes idle.

@@ -21,7 +21,8 @@ pub(crate) struct ShimArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// The engine: native, codex, codex-exec or acp; `kiro` and `claude` mean acp
+    /// The engine: native, codex or codex-exec; `acp`, `kiro` and `claude` are refused until there is an
+    /// engine for them
     #[arg(long, value_name = "TYPE", default_value = "native")]
     pub(crate) agent_type: String,
 

@@ -7,7 +7,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,8 +18,8 @@ use turnlane_process::{Begin, EndSignal, ProcessService};
 use turnlane_protocol::policy::SandboxPolicy;
 use turnlane_runtime::{Clock as _, SystemClock};
 use turnlane_shim::{
-    Exit, OnBlock, OnDisconnect, OnUnknown, Options, ServerKind, StopSignal, ThreadSettings,
-    Transport, is_valid_id,
+    Exit, OnBlock, OnDisconnect, OnUnknown, Options, Server, ServerKind, StopSignal,
+    ThreadSettings, Transport, is_valid_id,
 };
 
 use super::exec::signals::{Caught, Signals};
@@ -27,7 +27,7 @@ use crate::args::{DaemonUse, OnBlockArg, OnDisconnectArg, OnUnknownArg, ShimArgs
 use crate::assembly::{Assembly, Kind};
 use crate::config::{ConfigFiles, Given, KEPT_HERE, Layers};
 use crate::linked::Linked;
-use crate::shown::note;
+use crate::shown::{note, out};
 use crate::{defaults, home};
 
 /// The descriptor on which an orchestrator gives its socket.
@@ -38,10 +38,15 @@ const CLIENT_NAME: &str = "turnlane_shim";
 const GRACEFUL_SECS: u64 = 5;
 /// How long a lane that is held elsewhere is waited for when an orchestrator hands over.
 const HANDOFF_SECS: u64 = 20;
+/// How long the engine may take to tell what became of the turns of dead workers.
+const RECOVERY_MAX: Duration = Duration::from_secs(130);
 /// What an agent of batty replies with.
 const REPLY_COMMAND: &str = "batty send";
 /// Types of agents that are terminal programs.
 const TERMINAL_TYPES: [&str; 3] = ["generic", "bash", "shell"];
+
+/// Types of agents that speak ACP.
+const ACP_TYPES: [&str; 3] = ["acp", "kiro", "claude"];
 
 /// Why nothing was started.
 enum Refusal {
@@ -59,6 +64,7 @@ impl From<anyhow::Error> for Refusal {
 pub(crate) fn run(args: &ShimArgs, overrides: &[String]) -> ExitCode {
     let id = args.id.clone().or_else(|| variable("BATTY_MEMBER"));
     let shown = id.clone().unwrap_or_default();
+    out::prefix_logs(format!("[shim {shown}] "));
     let say = |text: &str| note(&format!("[shim {shown}] {text}"));
     let refused = |refusal| match refusal {
         Refusal::Usage(reason) => {
@@ -173,18 +179,17 @@ impl Setup {
         })
     }
 
-    fn options(&self, args: &ShimArgs, server: ServerKind) -> Result<Options, Refusal> {
-        let is_single = !matches!(self.transport, Transport::Listen(_));
+    fn is_single(&self) -> bool {
+        !matches!(self.transport, Transport::Listen(_))
+    }
+
+    fn options(&self, args: &ShimArgs) -> anyhow::Result<Options> {
         let on_disconnect = match args.on_disconnect {
             Some(OnDisconnectArg::Stop) => OnDisconnect::Stop,
             Some(OnDisconnectArg::Drain) => OnDisconnect::Drain,
-            None if is_single => OnDisconnect::Stop,
+            None if self.is_single() => OnDisconnect::Stop,
             Some(OnDisconnectArg::Detach) | None => OnDisconnect::Detach,
         };
-        if on_disconnect == OnDisconnect::Detach && is_single && server == ServerKind::Embedded {
-            let reason = "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
-            return Err(Refusal::Usage(reason.to_owned()));
-        }
         let on_unknown = match args.on_unknown {
             Some(OnUnknownArg::Skip) => OnUnknown::Skip,
             Some(OnUnknownArg::Retry) => OnUnknown::Retry,
@@ -224,7 +229,6 @@ impl Setup {
             reply_command: reply.filter(|command| !command.is_empty()),
             is_fresh: args.fresh,
             hold_after_failures: args.hold_after_failures,
-            server,
             clock: Arc::new(|| SystemClock.now_ms()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             processes: git_processes()?,
@@ -233,7 +237,7 @@ impl Setup {
 }
 
 /// The shim, from its server to its exit.
-async fn serve(args: &ShimArgs, mut setup: Setup) -> Result<Exit, Refusal> {
+async fn serve(args: &ShimArgs, setup: Setup) -> Result<Exit, Refusal> {
     let mut signals = Signals::catch()?;
     let (sender, receiver) = mpsc::channel(2);
     tokio::spawn(async move {
@@ -248,59 +252,107 @@ async fn serve(args: &ShimArgs, mut setup: Setup) -> Result<Exit, Refusal> {
             }
         }
     });
-    let linked = link(args, &mut setup).await?;
-    let server = if linked.is_daemon() {
-        ServerKind::Daemon
-    } else {
-        ServerKind::Embedded
-    };
-    let options = match setup.options(args, server) {
-        Ok(options) => options,
-        Err(refusal) => {
-            linked.end().await;
-            return Err(refusal);
-        }
-    };
+    let options = setup.options(args)?;
     let processes = options.processes.clone();
-    let client = linked.client.clone();
+    let needs_daemon = options.on_disconnect == OnDisconnect::Detach && setup.is_single();
+    let link = Link {
+        daemon: args.daemon,
+        script: args.script.clone(),
+        needs_own: setup.needs_own,
+        needs_daemon,
+        home: setup.home,
+        codex_home: setup.codex_home,
+        files: setup.files,
+    };
+    // Kept outside of the loop: the server ends after the last events, whatever ended the loop.
+    let linked = Arc::new(Mutex::new(None));
+    let linking = link.opened(Arc::clone(&linked));
     let running = tokio::spawn(turnlane_shim::run(
-        client,
+        linking,
         options,
         setup.transport,
         receiver,
     ));
-    // A panic must not leave a shim that is half alive.
+    // A panic in the last steps must not leave a shim that is half alive.
     let exit = running
         .await
         .unwrap_or_else(|error| Exit::Channel(format!("an internal error: {error}")));
     processes.stop().await;
-    linked.end().await;
+    let linked = linked.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(linked) = linked {
+        linked.end().await;
+    }
     Ok(exit)
 }
 
-/// The daemon of the home, or a server in this process.
-async fn link(args: &ShimArgs, setup: &mut Setup) -> Result<Linked, Refusal> {
-    if args.daemon != DaemonUse::Never
-        && !setup.needs_own
-        && let Some(linked) = Linked::daemon(&setup.home, builder()).await
-    {
-        return Ok(linked);
+/// The way to the server: which one, and what it is started with.
+struct Link {
+    daemon: DaemonUse,
+    script: Option<PathBuf>,
+    /// The command line says something that a daemon must not be told.
+    needs_own: bool,
+    /// What the command line asks for needs a lane that goes on without the shim.
+    needs_daemon: bool,
+    home: PathBuf,
+    codex_home: Option<PathBuf>,
+    files: ConfigFiles,
+}
+
+impl Link {
+    /// Opens the link and leaves it in `place`, for the end.
+    async fn opened(self, place: Arc<Mutex<Option<Linked>>>) -> Result<Server, Exit> {
+        let handle = tokio::runtime::Handle::current();
+        // On a thread of its own: a database is opened and recovered without a pause, and the loop, which
+        // has one thread, answers the orchestrator meanwhile.
+        let opening = tokio::task::spawn_blocking(move || handle.block_on(self.open()));
+        let opened = opening
+            .await
+            .map_err(|error| Exit::StartFailed(format!("an internal error: {error}")))?;
+        let linked = opened.map_err(|refusal| match refusal {
+            Refusal::Usage(reason) => Exit::Usage(reason),
+            Refusal::Start(reason) => Exit::StartFailed(reason),
+        })?;
+        let server = Server {
+            client: linked.client.clone(),
+            kind: if linked.is_daemon() {
+                ServerKind::Daemon
+            } else {
+                ServerKind::Embedded
+            },
+        };
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(linked);
+        Ok(server)
     }
-    if args.daemon == DaemonUse::Require {
-        let reason = "no daemon answers; start one with `turnlane serve`";
-        return Err(Refusal::Start(reason.to_owned()));
+
+    /// The daemon of the home, or a server in this process.
+    async fn open(self) -> Result<Linked, Refusal> {
+        if self.daemon != DaemonUse::Never
+            && !self.needs_own
+            && let Some(linked) = Linked::daemon(&self.home, builder()).await
+        {
+            return Ok(linked);
+        }
+        if self.daemon == DaemonUse::Require {
+            let reason = "no daemon answers; start one with `turnlane serve`";
+            return Err(Refusal::Start(reason.to_owned()));
+        }
+        if self.needs_daemon {
+            let reason = "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
+            return Err(Refusal::Usage(reason.to_owned()));
+        }
+        home::make(&self.home)?;
+        let assembly = Assembly::start(
+            Kind::Shim,
+            self.script.as_deref(),
+            &self.home,
+            self.codex_home.as_deref(),
+            self.files,
+        )
+        .await?;
+        // What a dead shim left is told with the outcome that its engine knows.
+        assembly.recovered(RECOVERY_MAX).await;
+        Ok(Linked::own(assembly, builder()).await?)
     }
-    home::make(&setup.home)?;
-    let files = std::mem::replace(&mut setup.files, ConfigFiles::none());
-    let assembly = Assembly::start(
-        Kind::Shim,
-        args.script.as_deref(),
-        &setup.home,
-        setup.codex_home.as_deref(),
-        files,
-    )
-    .await?;
-    Ok(Linked::own(assembly, builder()).await?)
 }
 
 fn builder() -> ClientBuilder {
@@ -313,14 +365,17 @@ fn builder() -> ClientBuilder {
 fn engine(agent_type: &str) -> Result<String, Refusal> {
     if TERMINAL_TYPES.contains(&agent_type) {
         return Err(Refusal::Start(format!(
-            "--agent-type {agent_type} is a terminal program, which no engine runs; use native, codex, \
-             codex-exec or acp"
+            "--agent-type {agent_type} is a terminal program, which no engine runs; use native, codex or \
+             codex-exec"
         )));
     }
-    Ok(match agent_type {
-        "kiro" | "claude" => "acp".to_owned(),
-        other => other.to_owned(),
-    })
+    if ACP_TYPES.contains(&agent_type) {
+        return Err(Refusal::Start(format!(
+            "--agent-type {agent_type} needs the engine acp, which this version does not have; use \
+             native, codex or codex-exec"
+        )));
+    }
+    Ok(agent_type.to_owned())
 }
 
 /// The settings with the engine's program, where `--cmd` names one.

@@ -14,6 +14,7 @@ use std::os::fd::AsFd as _;
 #[expect(clippy::disallowed_types, reason = "only its streams are set here")]
 use std::process::Command;
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 use rustix::stdio::{dup2_stderr, dup2_stdout};
@@ -144,6 +145,15 @@ pub(crate) enum LogForm {
     Json,
 }
 
+/// What stands before every line of a log in text.
+static LOG_PREFIX: OnceLock<String> = OnceLock::new();
+
+/// Sets what stands before every line of a log in text, for a process whose parent mixes many logs. The first
+/// one counts.
+pub(crate) fn prefix_logs(prefix: String) {
+    let _ = LOG_PREFIX.set(prefix);
+}
+
 /// Writes log lines to standard error; a write is one whole line.
 #[derive(Debug)]
 pub(crate) struct LogWriter(pub(crate) LogForm);
@@ -151,7 +161,11 @@ pub(crate) struct LogWriter(pub(crate) LogForm);
 impl io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let chunk = match self.0 {
-            LogForm::Text(colour) => Chunk::of_text(&String::from_utf8_lossy(line), colour),
+            LogForm::Text(colour) => {
+                let prefix = LOG_PREFIX.get().map_or("", String::as_str);
+                let text = format!("{prefix}{}", String::from_utf8_lossy(line));
+                Chunk::of_text(&text, colour)
+            }
             LogForm::Json => Chunk::of_json(line),
         };
         chunk.write_to(io::stderr().lock())?;

@@ -44,6 +44,8 @@ mod disk;
 mod double;
 mod ends;
 mod handoff;
+mod mended_programs;
+mod mended_receipts;
 mod outcomes;
 mod programs;
 mod queue;

@@ -47,6 +47,11 @@ pub trait ConfigSource: Send + Sync {
     ///
     /// An error is a text for people; the turn cannot start.
     fn current(&self) -> Result<Arc<NativeConfig>, String>;
+
+    /// The file that the keys are read from, if there is one.
+    fn key_file(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// A configuration: joined files, nothing checked yet.

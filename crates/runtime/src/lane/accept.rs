@@ -173,6 +173,7 @@ fn no_engine(acceptance: Acceptance<'_>, chosen: &Chosen) -> CannotStart {
             since_ms: chosen.at_ms,
             until_ms: Some(until_ms),
             nth: 1,
+            login: None,
         }),
     }
 }

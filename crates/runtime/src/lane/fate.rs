@@ -23,12 +23,16 @@ use super::rows::{self, DIRECT, FANOUT, SHIM, comes_back};
 const PUT_BACKS_MAX: u32 = 20;
 /// The text of a row whose worker stopped under its turn.
 pub(crate) const WORKER_STOPPED: &str = "queued turn was interrupted because its worker stopped";
+/// The word of the error kind that a refused login has.
+pub(crate) const AUTH: &str = "auth";
 /// The reason of a pause that an interrupt leaves.
 pub(crate) const INTERRUPT: &str = "interrupt";
 /// The reason of a pause that a direct turn leaves whose approval nobody answered.
 const APPROVAL_TIMEOUT: &str = "approvalTimeout";
 /// The reason of a pause that a turn of a shim leaves whose thread has no room in its context any more.
 const CONTEXT_EXHAUSTED: &str = "context_exhausted";
+/// The reason of the pause that a shim leaves when it ends.
+const SHIM_PAUSE: &str = "shim";
 /// The text of a turn whose worker stopped under it.
 pub(crate) const SERVER_STOPPED: &str = "server stopped";
 
@@ -275,7 +279,11 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
             (ErrorKind::ApprovalTimeout, DIRECT) => pause(APPROVAL_TIMEOUT, ended.now_ms),
             // Further messages would fail in the same thread. The orchestrator replaces it, and what
             // waits moves to its successor.
-            (ErrorKind::ContextExhausted, SHIM) => pause(CONTEXT_EXHAUSTED, ended.now_ms),
+            (ErrorKind::ContextExhausted, SHIM) => PauseChange::Begin {
+                paused: paused(CONTEXT_EXHAUSTED, ended.now_ms),
+                // A shim that ends has paused the lane; the next one ends that pause and not this one.
+                when: PauseWhen::InPlaceOf(SHIM_PAUSE),
+            },
             _ => PauseChange::Keep,
         },
     }
@@ -283,12 +291,16 @@ fn failed(ended: Ended<'_>, error: TurnError) -> Recorded {
 
 fn pause(reason: &str, since_ms: i64) -> PauseChange {
     PauseChange::Begin {
-        paused: Paused {
-            reason: reason.to_owned(),
-            by: None,
-            since_ms,
-        },
+        paused: paused(reason, since_ms),
         when: PauseWhen::Always,
+    }
+}
+
+fn paused(reason: &str, since_ms: i64) -> Paused {
+    Paused {
+        reason: reason.to_owned(),
+        by: None,
+        since_ms,
     }
 }
 
@@ -349,6 +361,7 @@ fn limited(ended: Ended<'_>, mut error: TurnError, kind: &ErrorKind) -> Recorded
         since_ms: ended.now_ms,
         until_ms,
         nth,
+        login: None,
     };
     Recorded {
         status: TurnStatus::Failed,

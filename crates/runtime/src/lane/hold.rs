@@ -67,6 +67,7 @@ fn paused(thread: ThreadId, pause: &Paused) -> Hold {
 fn waiting(thread: ThreadId, wait: &Waiting) -> Hold {
     let until = match wait.until_ms {
         Some(at_ms) => format!("until {}", moment(at_ms)),
+        None if wait.login.is_some() => "until the login changes".to_owned(),
         None => "until it is resumed".to_owned(),
     };
     let why = quoted(&wait.message);

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use turnlane_engine::BoxFuture;
+use turnlane_engine::scripted::Scripted;
+use turnlane_engine::{
+    BoxFuture, Capabilities, Engine, Sink, TurnControl, TurnOutcome, TurnRequest,
+};
 use turnlane_protocol::ids::{QueuedTurnId, ThreadId};
 use turnlane_runtime::{AddTurn, BeforeTurn, BeforeTurnVerdict, Options, StartAnswer};
 use turnlane_store::queue::{OnCannotStart, OnError, OnLimit, QueuePage, Row, RowState};
 use turnlane_store::turn::TurnStatus;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use crate::support::{Home, World, params};
+use crate::support::{Home, World, params, scripted};
 
 /// Fails by a limit the first time it is tried, and by the model when asked for it.
 const SCRIPT: &str = "version: 1
@@ -281,4 +284,87 @@ async fn a_lane_whose_engine_is_missing_waits_and_leaves_no_turn() {
     assert_eq!(page.lane.waiting.unwrap().kind, "engine_unavailable");
     assert_eq!(page.rows.len(), 1);
     assert!(world.turns(thread).await.is_empty());
+}
+
+/// Plays a script and has a login in a file.
+struct LoggedIn {
+    script: Scripted,
+    login: std::path::PathBuf,
+}
+
+impl Engine for LoggedIn {
+    fn name(&self) -> &str {
+        self.script.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.script.capabilities()
+    }
+
+    fn run_turn(
+        &self,
+        request: TurnRequest,
+        events: Sink,
+        control: TurnControl,
+    ) -> BoxFuture<'static, TurnOutcome> {
+        self.script.run_turn(request, events, control)
+    }
+
+    fn login_file(&self) -> Option<std::path::PathBuf> {
+        Some(self.login.clone())
+    }
+}
+
+fn logged_in(home: &Home, login: &std::path::Path) -> Arc<LoggedIn> {
+    Arc::new(LoggedIn {
+        script: scripted(SCRIPT, &home.clock),
+        login: login.to_owned(),
+    })
+}
+
+#[tokio::test]
+async fn a_refused_login_is_waited_out_until_its_file_changes() {
+    let home = Home::new();
+    let login = home.database().with_file_name("auth.json");
+    let engine = logged_in(&home, &login);
+    let world = home.start_engine(engine, Options::default()).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    world.add(thread, "key").await;
+    ear.hears("queue 1 waiting", 1).await;
+    let waiting = world.queue(thread).await.lane.waiting.unwrap();
+    assert_eq!((waiting.kind.as_str(), waiting.until_ms), ("auth", None));
+
+    std::fs::write(&login, "a new login").unwrap();
+    let turns = world.ended(thread, 2).await;
+    assert_eq!(turns[1].status, TurnStatus::Completed);
+    assert_eq!(world.queue(thread).await.lane.waiting, None);
+}
+
+#[tokio::test]
+async fn a_changed_login_ends_the_wait_of_a_lane_that_is_not_loaded() {
+    let home = Home::new();
+    let login = home.database().with_file_name("auth.json");
+    std::fs::write(&login, "refused").unwrap();
+    let options = Options {
+        unload_after: std::time::Duration::ZERO,
+        ..Options::default()
+    };
+    let world = home.start_engine(logged_in(&home, &login), options).await;
+    let thread = world.thread().await;
+    world.add(thread, "key").await;
+    eventually(
+        "the lane to wait and to be unloaded",
+        DEADLINE,
+        async || {
+            let waits = world.queue(thread).await.lane.waiting.is_some();
+            waits && world.handle.loaded() == 0
+        },
+    )
+    .await
+    .unwrap();
+
+    std::fs::write(&login, "accepted again").unwrap();
+    let turns = world.ended(thread, 2).await;
+    assert_eq!(turns[1].status, TurnStatus::Completed);
 }

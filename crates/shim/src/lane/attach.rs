@@ -49,12 +49,17 @@ impl Lane {
             .to_owned();
         let lane = self.of_thread(&thread);
         let (turns, newest_ended, running) = lane.unreported(last.as_ref()).await?;
+        let mut ended = match &last {
+            Some(last) if last.thread != thread => self.left_in_former(last).await?,
+            _ => Vec::new(),
+        };
+        ended.extend(turns);
         if newest_ended.is_none() && running.is_none() {
             // A successor takes over what held its predecessor, whose context it does not have.
             lane.resume_reason(EXHAUSTED).await?;
         }
         let queue = lane.look().await?;
-        let ended = turns.into_iter().map(|turn| fated(turn, &queue));
+        let ended = fated(ended, running.as_ref(), &queue);
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let attached = Attached {
             engine: start["thread"]["engine"]
@@ -64,7 +69,7 @@ impl Lane {
                 .unwrap_or_else(|| "native".to_owned()),
             model: word(&start["model"]),
             health: read::health(&start),
-            ended: ended.collect(),
+            ended,
             running,
             newest_ended,
             thread,
@@ -148,6 +153,21 @@ impl Lane {
         Ok((found, newest, running))
     }
 
+    /// The unreported ends of the thread that the present one took over from.
+    async fn left_in_former(&self, last: &LastReported) -> Result<Vec<TurnEnd>, LaneError> {
+        let former = self.of_thread(&last.thread);
+        let mut ended = match former.unreported(Some(last)).await {
+            Ok((ended, ..)) => ended,
+            // The thread was deleted, and its turns with it.
+            Err(LaneError::Refused { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        for end in &mut ended {
+            end.former_thread = Some(last.thread.clone());
+        }
+        Ok(ended)
+    }
+
     async fn running_only(
         &self,
     ) -> Result<(Vec<TurnEnd>, Option<String>, Option<TurnStart>), LaneError> {
@@ -185,16 +205,20 @@ fn turn_start(turn: &Value) -> Option<TurnStart> {
     })
 }
 
-/// A turn with what became of its row.
-fn fated(mut end: TurnEnd, queue: &QueueLook) -> TurnEnd {
-    let row = queue
-        .rows
-        .iter()
-        .find(|row| row.last_turn.as_deref() == Some(&end.turn));
-    end.fate = match row {
-        None => Fate::Done,
-        Some(row) if row.failure.is_some() => Fate::Holds,
-        Some(_) => Fate::PutBack,
-    };
-    end
+/// Turns that ended, oldest first, with what became of their rows.
+fn fated(mut ended: Vec<TurnEnd>, running: Option<&TurnStart>, queue: &QueueLook) -> Vec<TurnEnd> {
+    for at in 0..ended.len() {
+        let (end, later) = (&ended[at], &ended[at + 1..]);
+        let row = end.row.as_deref();
+        // A row that ran again had been put back, whatever became of it then.
+        let ran_again = row.is_some()
+            && (later.iter().any(|later| later.row.as_deref() == row)
+                || running.is_some_and(|running| running.row.as_deref() == row));
+        ended[at].fate = if ran_again {
+            Fate::PutBack
+        } else {
+            queue.fate_of(&end.turn, row)
+        };
+    }
+    ended
 }

@@ -223,14 +223,22 @@ impl Lane {
                             "itemsView": "summary"});
         let answer = self.call("thread/turns/list", params).await?;
         let turns = answer["data"].as_array().cloned().unwrap_or_default();
-        let prompt = turns.iter().find_map(|turn| prompt_of(turn, message));
-        let (Some(prompt), name) = (prompt, super::message_name(message)) else {
+        let not_waiting = |reason: String| CommandFailure::new("not_waiting", reason);
+        // The newest first.
+        let last = turns.iter().find_map(|turn| last_try(turn, message));
+        let Some(last) = last else {
             let reason = format!("no turn of message {message} is known");
-            return Err(CommandFailure::new("not_waiting", reason));
+            return Err(not_waiting(reason));
         };
+        if last.is_open {
+            let reason = format!("message {message} runs or has completed");
+            return Err(not_waiting(reason));
+        }
         let draft = Draft {
-            message: name,
-            prompt,
+            message: super::message_name(message),
+            prompt: last.prompt,
+            from: String::new(),
+            first_attempt: last.attempt + 1,
         };
         let submission = self.clone().submit(draft, EngineHealth::Usable).await;
         match submission {
@@ -265,14 +273,27 @@ impl Lane {
 }
 
 /// The words of a turn, if it is one of this message.
-fn prompt_of(turn: &Value, message: &str) -> Option<String> {
+fn last_try(turn: &Value, message: &str) -> Option<LastTry> {
     let items = turn.get("items")?.as_array()?;
     let user = items.iter().find(|item| item["type"] == "userMessage")?;
     let client_id = user["clientId"].as_str()?;
-    if split_attempt(client_id).0 != message {
+    let (id, attempt) = split_attempt(client_id);
+    if id != message {
         return None;
     }
-    Some(user["content"][0]["text"].as_str()?.to_owned())
+    Some(LastTry {
+        prompt: user["content"][0]["text"].as_str()?.to_owned(),
+        attempt,
+        is_open: !matches!(turn["status"].as_str(), Some("failed" | "interrupted")),
+    })
+}
+
+/// The last try of a message, by its turn.
+struct LastTry {
+    prompt: String,
+    attempt: u32,
+    /// It runs or has completed.
+    is_open: bool,
 }
 
 /// A row that left the queue between two calls.

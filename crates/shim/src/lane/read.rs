@@ -21,6 +21,8 @@ pub(crate) struct QueueLook {
     pub(crate) rows: Vec<QueueRow>,
     /// The turn that runs or is about to.
     pub(crate) running: Option<String>,
+    /// Its row, which is not among `rows`.
+    pub(crate) running_row: Option<String>,
 }
 
 /// A row of a queue.
@@ -45,6 +47,24 @@ impl QueueLook {
             lane: lane_view(value),
             rows: rows.filter_map(row).collect(),
             running: text(value.get("running"), "turnId"),
+            running_row: text(value.get("running"), "queuedTurnId"),
+        }
+    }
+
+    /// What became of the row of a turn that ended without completing.
+    pub(crate) fn fate_of(&self, turn: &str, row: Option<&str>) -> Fate {
+        let mut rows = self.rows.iter();
+        match rows.find(|row| row.last_turn.as_deref() == Some(turn)) {
+            Some(row) if row.failure.is_some() => Fate::Holds,
+            Some(_) => Fate::PutBack,
+            // A row that was put back and claimed again at once is not in the list.
+            None if row.is_some()
+                && row == self.running_row.as_deref()
+                && self.running.as_deref() != Some(turn) =>
+            {
+                Fate::PutBack
+            }
+            None => Fate::Done,
         }
     }
 }
@@ -161,6 +181,8 @@ pub(crate) fn turn_end(turn: &Value) -> Option<TurnEnd> {
     let (message, attempt) = owner(turn).unzip();
     Some(TurnEnd {
         turn: text(Some(turn), "id")?,
+        former_thread: None,
+        row: text(Some(turn), "queuedTurnId"),
         message,
         attempt: attempt.unwrap_or(1),
         outcome,
@@ -185,6 +207,7 @@ fn failure(error: Option<&Value>, default: ErrorKind) -> Failure {
         retry_at: error
             .filter(|error| error["retryEstimated"] != true)
             .and_then(|error| error.get("retryAt")?.as_i64()),
+        is_unknown: error.is_some_and(|error| error["outcomeKnown"] == false),
     }
 }
 
@@ -240,6 +263,20 @@ mod tests {
             hold(json!({"blocked": {"message": "m"}})),
             Some(LaneHold::FailedHead)
         );
+    }
+
+    #[test]
+    fn a_row_that_was_claimed_again_at_once_counts_as_put_back() {
+        let look = |value: Value| QueueLook::read(&value);
+        let again = look(json!({"data": [], "running": {"queuedTurnId": "r", "turnId": "t2"}}));
+        assert_eq!(again.fate_of("t1", Some("r")), Fate::PutBack);
+        assert_eq!(again.fate_of("t1", Some("other")), Fate::Done);
+        assert_eq!(again.fate_of("t1", None), Fate::Done);
+        // The turn itself is still shown as the one that runs.
+        assert_eq!(again.fate_of("t2", Some("r")), Fate::Done);
+        let waits = look(json!({"data": [{"id": "r", "clientUserMessageId": "m",
+            "status": {"type": "pending"}, "lastTurnId": "t1"}]}));
+        assert_eq!(waits.fate_of("t1", Some("r")), Fate::PutBack);
     }
 
     #[test]

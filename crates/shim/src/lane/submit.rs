@@ -32,6 +32,10 @@ const ATTEMPTS_MAX: u32 = 10_000;
 pub(crate) struct Draft {
     pub(crate) message: MessageName,
     pub(crate) prompt: String,
+    /// The sender, who is part of what a repeated message is compared with.
+    pub(crate) from: String,
+    /// The first try that may be this one; earlier ones are known to have ended.
+    pub(crate) first_attempt: u32,
 }
 
 /// What became of a message.
@@ -96,6 +100,8 @@ impl Draft {
         Ok(Self {
             message: message_name,
             prompt,
+            from: message.from.clone(),
+            first_attempt: 1,
         })
     }
 }
@@ -149,8 +155,9 @@ impl Lane {
             if let EngineHealth::Unusable(reason) = engine {
                 return Ok(Submission::refused("engine_unavailable", reason.as_str()));
             }
+            self.end_engine_wait().await?;
         }
-        for attempt in 1..=ATTEMPTS_MAX {
+        for attempt in draft.first_attempt..=ATTEMPTS_MAX {
             let answer = self.add(draft, attempt).await?;
             let row = &answer["queuedTurn"];
             let id = row["id"].as_str().unwrap_or_default().to_owned();
@@ -190,10 +197,26 @@ impl Lane {
         ))
     }
 
+    /// The engine is back: a lane that waits for it goes on now. A pause stays.
+    async fn end_engine_wait(&self) -> Result<(), LaneError> {
+        let params = json!({"threadId": &*self.thread, "limit": 1});
+        let queue = self.call("thread/queue/list", params).await?;
+        if queue["waiting"]["kind"] == "engine_unavailable" && queue["paused"].is_null() {
+            let params = json!({"threadId": &*self.thread});
+            self.call("thread/queue/resume", params).await?;
+        }
+        Ok(())
+    }
+
     async fn add(&self, draft: &Draft, attempt: u32) -> Result<Value, LaneError> {
         let id = client_id(&draft.message.id, attempt);
         let mut turn = json!({"threadId": &*self.thread, "clientUserMessageId": id,
                               "input": [{"type": "text", "text": draft.prompt}]});
+        if attempt == 1 {
+            // Compared when the message comes again. A further try is compared by its text alone, because
+            // `RetryMessage` does not know the sender.
+            turn["turnTrigger"] = format!("message from {}", draft.from).into();
+        }
         if let Some(limit) = self.options.turn_timeout {
             turn["timeoutMs"] = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).into();
         }
@@ -230,6 +253,8 @@ impl Lane {
 fn taken_back(turn: &str) -> TurnEnd {
     TurnEnd {
         turn: turn.to_owned(),
+        former_thread: None,
+        row: None,
         message: None,
         attempt: 1,
         outcome: Outcome::Completed,
@@ -249,8 +274,10 @@ fn refusal(error: &LaneError) -> Submission {
         (Some("queueFull"), _) => "queue_full",
         (Some("idempotencyConflict"), _) => "duplicate_conflict",
         (Some("inputTooLarge" | "tooLarge"), _) => "too_large",
-        (_, LaneError::Store(_) | LaneError::Unreachable(_)) => "store",
-        (_, LaneError::Held(_) | LaneError::Refused { .. }) => "bad_request",
+        // A lane that another worker took is not written to either; the same message may be accepted
+        // later.
+        (_, LaneError::Store(_) | LaneError::Unreachable(_) | LaneError::Held(_)) => "store",
+        (_, LaneError::Refused { .. }) => "bad_request",
     };
     Submission::refused(code, error.to_string())
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::ending::Cause;
 use super::hub::{Dialect, Welcomed};
-use super::{Done, Origin, Shim};
+use super::{Done, Origin, PreserveFor, Shim};
 use crate::error::LaneError;
 use crate::lane::{CommandFailure, Draft, Submission, queue};
 use crate::preserve;
@@ -124,7 +124,7 @@ impl Shim {
             return;
         }
         let lane = self.lane.clone();
-        let health = self.machine.engine().clone();
+        let health = self.machine.engine_trouble();
         self.calls.push(Box::pin(async move {
             let message = draft.message.clone();
             let submission = lane.submit(draft, health).await;
@@ -293,7 +293,7 @@ impl Shim {
         let is_word = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
         let label: String = label.chars().filter(is_word).take(64).collect();
         self.preserve(
-            Some(origin),
+            PreserveFor::Client(origin),
             format!("requested {label}"),
             preserve::TIME_MAX,
         );

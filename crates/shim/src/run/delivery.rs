@@ -123,7 +123,10 @@ impl Shim {
         let (seq, frames) = self.hub.tell(event);
         if let Some(turn) = &event.ends_turn {
             let reported = Reported {
-                thread: self.machine.thread().to_owned(),
+                thread: event
+                    .former_thread
+                    .clone()
+                    .unwrap_or_else(|| self.machine.thread().to_owned()),
                 turn: Some(turn.clone()),
             };
             self.deliveries.add(reported, seq, frames);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Done, Origin, Shim, StopSignal};
+use super::{Done, Origin, PreserveFor, Shim, StopSignal};
 use crate::error::{Exit, LaneError};
 use crate::lane::{QueueLook, SHIM_PAUSE};
 use crate::preserve::{self, Preserved};
@@ -24,13 +24,15 @@ const INTERRUPT_MAX: Duration = Duration::from_millis(5_500);
 const CLEAN_MAX: Duration = Duration::from_secs(3);
 /// How long a successor may take.
 const SUCCEED_MAX: Duration = Duration::from_secs(3);
+/// How long everything before the preserving may take where nothing drains.
+const STOP_MAX: Duration = Duration::from_secs(5);
 /// What the last events and the exit need of a time limit.
 const RESERVE: Duration = Duration::from_millis(400);
 /// The least that a step gets, however little time is left.
 const STEP_MIN: Duration = Duration::from_millis(100);
 
 /// What is said of a panic; its text goes to standard error.
-const INTERNAL_ERROR: &str = "a task of the shim panicked";
+pub(super) const INTERNAL_ERROR: &str = "a task of the shim panicked";
 
 /// Why a shim ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub(super) struct Ending {
     stage: Stage,
     drain_until: Instant,
     end_by: Option<Instant>,
+    /// When the turn and its processes must have ended, where that is said apart.
+    stop_by: Option<Instant>,
     /// A turn that the lane was about to begin when it was paused.
     expected: Option<String>,
     /// What went wrong on the way.
@@ -118,6 +122,14 @@ impl Ending {
             .fold(cause, |reason, note| format!("{reason}; {note}"))
     }
 
+    /// The time that a step before the preserving may take.
+    fn stop_limit(&self, wanted: Duration) -> Duration {
+        let left = self
+            .stop_by
+            .map(|stop| stop.saturating_duration_since(Instant::now()));
+        self.limit(left.map_or(wanted, |left| left.min(wanted)))
+    }
+
     /// The time that a step may take.
     fn limit(&self, wanted: Duration) -> Duration {
         let left = self.end_by.map(|end| {
@@ -125,6 +137,13 @@ impl Ending {
                 .saturating_sub(RESERVE)
         });
         left.map_or(wanted, |left| left.min(wanted)).max(STEP_MIN)
+    }
+
+    /// Nothing drains any more.
+    fn hurry(&mut self, now: Instant) {
+        self.drain_until = now;
+        let stop_by = now + STOP_MAX;
+        self.stop_by = Some(self.stop_by.map_or(stop_by, |set| set.min(stop_by)));
     }
 
     fn exit(&self) -> Exit {
@@ -146,9 +165,9 @@ impl Shim {
         let now = Instant::now();
         if let Some(ending) = &mut self.ending {
             match cause {
-                Cause::Kill | Cause::BrokenChannel => ending.drain_until = now,
+                Cause::Kill | Cause::BrokenChannel => ending.hurry(now),
                 Cause::InternalError => {
-                    ending.drain_until = now;
+                    ending.hurry(now);
                     ending.cause = cause;
                 }
                 Cause::Eof { drain } => ending.drain_until = ending.drain_until.min(now + drain),
@@ -169,6 +188,7 @@ impl Shim {
             Cause::Signal(_) => (self.options.graceful, None),
             _ => (Duration::ZERO, None),
         };
+        let stop_by = drain.is_zero().then(|| now + STOP_MAX);
         let leaves_at_once = matches!(cause, Cause::Detach | Cause::LostServer);
         let stage = if leaves_at_once || !self.is_attached {
             Stage::Done
@@ -180,11 +200,12 @@ impl Shim {
             stage,
             drain_until: now + drain,
             end_by,
+            stop_by,
             expected: None,
             notes: Vec::new(),
         };
         if stage == Stage::Pausing {
-            let (lane, limit) = (self.lane.clone(), ending.limit(PAUSE_MAX));
+            let (lane, limit) = (self.lane.clone(), ending.stop_limit(PAUSE_MAX));
             self.calls.push(Box::pin(async move {
                 Done::Step(Step::Pause, lane.pause(SHIM_PAUSE, limit).await)
             }));
@@ -210,7 +231,7 @@ impl Shim {
                     let turn = running
                         .or_else(|| ending.expected.clone())
                         .unwrap_or_default();
-                    let limit = ending.limit(INTERRUPT_MAX);
+                    let limit = ending.stop_limit(INTERRUPT_MAX);
                     ending.stage = Stage::Interrupting { until: now + limit };
                     let lane = self.lane.clone();
                     self.calls.push(Box::pin(async move {
@@ -243,7 +264,7 @@ impl Shim {
             return;
         };
         ending.stage = Stage::Cleaning;
-        let (lane, limit) = (self.lane.clone(), ending.limit(CLEAN_MAX));
+        let (lane, limit) = (self.lane.clone(), ending.stop_limit(CLEAN_MAX));
         self.calls.push(Box::pin(async move {
             Done::Step(Step::Clean, lane.clean(limit).await)
         }));
@@ -295,7 +316,7 @@ impl Shim {
             return;
         }
         ending.stage = Stage::Succeeding;
-        let (lane, limit) = (self.lane.clone(), ending.limit(SUCCEED_MAX));
+        let (lane, limit) = (self.lane.clone(), ending.stop_limit(SUCCEED_MAX));
         self.calls.push(Box::pin(async move {
             let succeeding = tokio::time::timeout(limit, lane.succeed()).await;
             let late = || LaneError::Unreachable("no answer in time".to_owned());
@@ -352,11 +373,14 @@ impl Shim {
             Cause::Signal(_) => "signal",
             _ => "disconnect",
         };
-        self.preserve(None, reason.to_owned(), limit);
+        self.preserve(PreserveFor::End, reason.to_owned(), limit);
     }
 
     /// Preserves uncommitted work in a call of its own.
-    pub(super) fn preserve(&mut self, origin: Option<Origin>, reason: String, limit: Duration) {
+    pub(super) fn preserve(&mut self, why: PreserveFor, reason: String, limit: Duration) {
+        if !self.options.preserves && matches!(why, PreserveFor::EngineDeath) {
+            return;
+        }
         let wish = preserve::Wish {
             processes: self.options.processes.clone(),
             cwd: self.options.cwd.clone(),
@@ -366,7 +390,7 @@ impl Shim {
         };
         self.calls.push(Box::pin(async move {
             Done::Preserved {
-                origin,
+                why,
                 result: preserve::preserve(wish, limit).await,
             }
         }));
@@ -374,7 +398,7 @@ impl Shim {
 
     pub(super) fn preserved(
         &mut self,
-        origin: Option<Origin>,
+        why: PreserveFor,
         result: Result<Option<Preserved>, String>,
     ) {
         match &result {
@@ -395,7 +419,7 @@ impl Shim {
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "uncommitted work was not preserved"),
         }
-        if let Some(origin) = origin {
+        if let PreserveFor::Client(origin) = &why {
             let result = result.map(|preserved| {
                 let mut fields = serde_json::Map::new();
                 let reference = preserved.map(|preserved| preserved.reference);
@@ -404,7 +428,10 @@ impl Shim {
             });
             let result =
                 result.map_err(|error| crate::lane::CommandFailure::new("preserve_failed", error));
-            self.answer(&origin, "Preserve", result);
+            self.answer(origin, "Preserve", result);
+            return;
+        }
+        if matches!(why, PreserveFor::EngineDeath) {
             return;
         }
         if let Some(ending) = &mut self.ending {
@@ -434,9 +461,12 @@ impl Shim {
             kind: "interrupted".to_owned(),
             message: "the shim ended before the turn did".to_owned(),
             retry_at: None,
+            is_unknown: false,
         };
         self.apply(Input::TurnEnded(Box::new(TurnEnd {
             turn,
+            former_thread: None,
+            row: None,
             message: None,
             attempt: 1,
             outcome: Outcome::Interrupted(failure),

@@ -6,10 +6,11 @@
 use serde_json::Value;
 use turnlane::{Event as Notice, EventBody, Item, ItemBody, TurnStatus, TurnView, Usage};
 
-use super::{Done, Shim};
+use super::{Done, PreserveFor, Shim};
 use crate::capture::{self, Speaker};
 use crate::error::LaneError;
 use crate::lane::{EXHAUSTED, QueueLook, message_name, split_attempt, turn_end};
+use crate::preserve;
 use crate::state::{Failure, Fate, Input, LaneHold, MessageName, Outcome, TurnEnd, TurnStart};
 use crate::stats;
 use crate::wire::{Event, Reach};
@@ -17,6 +18,8 @@ use crate::wire::{Event, Reach};
 /// Responses from this length on are read from the history. The server cuts notifications above 1 MiB; what
 /// it leaves of the one long text in the end of a turn is longer than this, however the text is escaped.
 const LONG_BYTES: usize = 64 * 1_024;
+/// The error kind of a turn whose engine died.
+const CRASHED: &str = "engine_crashed";
 /// Tells of approvals, also to clients that are not asked.
 const APPROVAL_CHANGED: &str = "approval/changed";
 
@@ -44,7 +47,8 @@ impl Shim {
     /// The connection is another one, or too much was unread: what happened is read from the store.
     fn attach_again(&mut self, notice: &Notice) {
         if matches!(notice.body, EventBody::TooSlow) {
-            self.events = self.lane.client().events(turnlane::Filter::all());
+            let client = self.lane.client();
+            self.events = client.map(|client| client.events(turnlane::Filter::all()));
         }
         self.is_attached = false;
         self.deferred.clear();
@@ -181,16 +185,19 @@ impl Shim {
             let message = error.map(|error| error.message.clone());
             // A back-off of the lane is no time that the provider named.
             let named = error.filter(|error| !error.retry_estimated);
-            (word, message, named.and_then(|error| error.retry_at))
+            let is_unknown = error.is_some_and(|error| !error.outcome_known);
+            let retry_at = named.and_then(|error| error.retry_at);
+            (word, message, retry_at, is_unknown)
         };
         let failed = |default: &str| {
-            let (kind, message, retry_at) = failure();
+            let (kind, message, retry_at, is_unknown) = failure();
             Failure {
                 kind: kind.unwrap_or_else(|| default.to_owned()),
                 message: message
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| format!("the turn was {default}")),
                 retry_at,
+                is_unknown,
             }
         };
         let outcome = match &turn.status {
@@ -200,6 +207,8 @@ impl Shim {
         };
         let end = TurnEnd {
             turn: id,
+            former_thread: None,
+            row: turn.queued_turn.as_ref().map(|row| row.as_str().to_owned()),
             message: None,
             attempt: turn.attempt.unwrap_or(1),
             fate: Fate::Done,
@@ -267,13 +276,7 @@ impl Shim {
         look: Result<QueueLook, LaneError>,
     ) {
         if let Ok(look) = look {
-            let mut rows = look.rows.iter();
-            let row = rows.find(|row| row.last_turn.as_deref() == Some(&end.turn));
-            end.fate = match row {
-                None => Fate::Done,
-                Some(row) if row.failure.is_some() => Fate::Holds,
-                Some(_) => Fate::PutBack,
-            };
+            end.fate = look.fate_of(&end.turn, end.row.as_deref());
             end.lane = Some(look.lane);
         }
         self.end_turn(end, usage);
@@ -292,8 +295,17 @@ impl Shim {
         } else if is_failed && is_message {
             self.failures_in_row += 1;
         }
+        let is_crash = matches!(&end.outcome, Outcome::Failed(failure) | Outcome::Interrupted(failure)
+            if failure.is_unknown || failure.kind == CRASHED);
         self.questions.clear();
         self.apply(Input::TurnEnded(Box::new(end)));
+        if is_crash && self.ending.is_none() {
+            self.preserve(
+                PreserveFor::EngineDeath,
+                "engine death".to_owned(),
+                preserve::TIME_MAX,
+            );
+        }
         self.stats.ended(usage);
         // The lane pauses itself after a message; the turn of another client does not make it.
         if is_exhausted && !is_message {

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use super::{Failure, Fate, LaneHold, Machine, MessageName, Outcome, TurnEnd, label};
 use crate::wire::{Event, last_lines};
 
+/// The code of a receipt whose turn may have done anything between nothing and all.
+const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+
 /// What a failure means for the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
@@ -86,20 +89,20 @@ impl Machine {
             Outcome::Completed => {
                 events.extend(self.delivered(&message, &end.turn, end.attempt));
                 let completion = self.completion(end, Some(&message));
-                events.push(completion.with("recovered", true).ending(&end.turn));
+                events.push(completion.with("recovered", true).ending(end));
                 self.receipt(&message, end, "ok");
                 "completed"
             }
             _ if end.fate == Fate::PutBack => return,
-            Outcome::Failed(failure) => {
+            Outcome::Failed(failure) if !failure.is_unknown => {
                 let reason = failure.message.clone();
                 events.push(failed(&message, end, &reason, "turn_failed", failure));
                 self.receipt(&message, end, "failed");
                 "failed"
             }
-            Outcome::Interrupted(failure) => {
+            Outcome::Interrupted(failure) | Outcome::Failed(failure) => {
                 let reason = "outcome unknown after restart";
-                events.push(failed(&message, end, reason, "outcome_unknown", failure));
+                events.push(failed(&message, end, reason, OUTCOME_UNKNOWN, failure));
                 self.receipt(&message, end, "unknown");
                 "unknown"
             }
@@ -115,7 +118,7 @@ impl Machine {
         let will_retry = end.fate == Fate::PutBack;
         let outcome = match &end.outcome {
             Outcome::Completed => {
-                events.push(self.completion(end, Some(message)).ending(&end.turn));
+                events.push(self.completion(end, Some(message)).ending(end));
                 // A completed message does not run again.
                 self.attempts.remove(&message.id);
                 "ok"
@@ -181,6 +184,7 @@ fn summary(end: &TurnEnd) -> String {
 
 fn code(outcome: &Outcome, failure: &Failure) -> &'static str {
     match outcome {
+        _ if failure.is_unknown => OUTCOME_UNKNOWN,
         _ if failure.kind == "timeout" => "timeout",
         Outcome::Interrupted(_) => "interrupted",
         _ => "turn_failed",
@@ -190,6 +194,7 @@ fn code(outcome: &Outcome, failure: &Failure) -> &'static str {
 fn outcome_word(outcome: &Outcome, failure: &Failure, will_retry: bool) -> &'static str {
     match outcome {
         _ if will_retry => "blocked",
+        _ if failure.is_unknown => "unknown",
         _ if failure.kind == "timeout" => "timed_out",
         Outcome::Interrupted(_) => "interrupted",
         _ => "failed",
@@ -218,7 +223,7 @@ fn failed(
         .with("code", code)
         .with("kind", failure.kind.as_str())
         .with("turn_id", end.turn.as_str())
-        .ending(&end.turn)
+        .ending(end)
 }
 
 /// Returns true if the same message may succeed later without a change.

@@ -130,6 +130,10 @@ pub(crate) struct TurnStart {
 #[derive(Clone, Debug)]
 pub(crate) struct TurnEnd {
     pub(crate) turn: String,
+    /// Its thread, where it is not the present one of the lane.
+    pub(crate) former_thread: Option<String>,
+    /// The row that it was the turn of.
+    pub(crate) row: Option<String>,
     pub(crate) message: Option<MessageName>,
     pub(crate) attempt: u32,
     pub(crate) outcome: Outcome,
@@ -159,6 +163,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// When the provider said that trying again makes sense, in seconds since 1970.
     pub(crate) retry_at: Option<i64>,
+    /// The engine or its worker died, and what the turn has done is not known.
+    pub(crate) is_unknown: bool,
 }
 
 /// What became of a turn's row.

@@ -183,7 +183,8 @@ impl Machine {
             .with("outcome", "ok")
             .with("turn_id", end.turn.as_str())
             .with("usage", end.usage.clone());
-        completion.whole = Some(format!("{}/{}", self.thread, end.turn));
+        let thread = end.former_thread.as_ref().unwrap_or(&self.thread);
+        completion.whole = Some(format!("{thread}/{}", end.turn));
         completion
     }
 

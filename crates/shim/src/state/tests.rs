@@ -78,6 +78,8 @@ fn start(machine: &mut Machine, id: &str, turn: &str) -> Vec<String> {
 fn ended(turn: &str, outcome: Outcome) -> TurnEnd {
     TurnEnd {
         turn: turn.to_owned(),
+        former_thread: None,
+        row: None,
         message: None,
         attempt: 1,
         outcome,
@@ -93,6 +95,7 @@ fn failed(kind: &str) -> Outcome {
         kind: kind.to_owned(),
         message: "it failed".to_owned(),
         retry_at: None,
+        is_unknown: false,
     })
 }
 
@@ -471,4 +474,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_outcome_that_is_not_known_is_told_as_such() {
+    let unknown = |kind: &str| {
+        Outcome::Failed(Failure {
+            kind: kind.to_owned(),
+            message: "it died".to_owned(),
+            retry_at: None,
+            is_unknown: true,
+        })
+    };
+    let mut machine = ready();
+    let recovered = TurnEnd {
+        message: Some(name("old")),
+        ..ended("t", unknown("engine_crashed"))
+    };
+    let events = machine.apply(at(1), Input::Recovered(Box::new(recovered)));
+    assert_eq!(events[0].text("code"), "outcome_unknown");
+    let live = TurnEnd {
+        message: Some(name("m")),
+        ..ended("u", unknown("engine_crashed"))
+    };
+    let events = machine.apply(at(2), Input::TurnEnded(Box::new(live)));
+    let event = |name: &str| events.iter().find(|event| event.name == name).unwrap();
+    assert_eq!(event("DeliveryFailed").text("code"), "outcome_unknown");
+    assert_eq!(event("DeliveryFailed").text("kind"), "engine_crashed");
+    assert_eq!(event("TurnFinished").text("outcome"), "unknown");
 }

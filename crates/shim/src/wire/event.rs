@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::cut;
+use crate::state::TurnEnd;
 
 /// Which clients get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) struct Event {
     pub(crate) weight: Weight,
     /// The turn whose terminal receipt this is.
     pub(crate) ends_turn: Option<String>,
+    /// The thread of that turn, where it is not the present one of the lane.
+    pub(crate) former_thread: Option<String>,
     /// Where the whole response can be read, should it be cut.
     pub(crate) whole: Option<String>,
 }
@@ -57,6 +60,7 @@ impl Event {
             reach: Reach::Everyone,
             weight: Weight::Lossless,
             ends_turn: None,
+            former_thread: None,
             whole: None,
         }
     }
@@ -87,8 +91,9 @@ impl Event {
 
     /// The same as the terminal receipt of a turn.
     #[must_use]
-    pub(crate) fn ending(mut self, turn: &str) -> Self {
-        self.ends_turn = Some(turn.to_owned());
+    pub(crate) fn ending(mut self, end: &TurnEnd) -> Self {
+        self.ends_turn = Some(end.turn.clone());
+        self.former_thread.clone_from(&end.former_thread);
         self
     }
 

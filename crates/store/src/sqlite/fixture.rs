@@ -368,6 +368,7 @@ pub(super) fn waiting(until_ms: Option<i64>) -> Waiting {
         since_ms: 0,
         until_ms,
         nth: 1,
+        login: None,
     }
 }
 

@@ -18,7 +18,7 @@ use super::statement::{all, execute, first, single};
 use crate::census::{Census, WAIT_KINDS_MAX};
 use crate::error::StoreError;
 use crate::ids::{Fence, Grip, RowId, ThreadId, TurnId, WorkerId};
-use crate::lane::{Active, Changed, Head, LaneView, Paused, Waiting};
+use crate::lane::{Active, Changed, Head, LaneView, LoginStamp, Paused, Waiting};
 use crate::queue::{Row, RowState};
 
 /// How far apart rows are placed, so that others fit between them.
@@ -348,6 +348,29 @@ pub(super) fn look_at(db: &Db<'_>, threads: &[ThreadId]) -> Result<Vec<LaneView>
 /// A picture of one lane.
 pub(super) fn look(db: &Db<'_>, thread: ThreadId) -> Result<LaneView, Fault> {
     Lane::find(db, thread)?.view(db)
+}
+
+/// Ends the waits for a login that began under another stamp of the same file.
+pub(super) fn end_login_waits(
+    db: &Db<'_>,
+    login: &LoginStamp,
+    limit: u32,
+) -> Result<Vec<ThreadId>, Fault> {
+    // Walks the partial index of lanes that wait, which are few.
+    const BEHIND: &str = "SELECT thread_id FROM lane \
+         WHERE waiting IS NOT NULL AND json_extract(waiting, '$.login.file') = ?1 \
+           AND json_extract(waiting, '$.login.stamp') <> ?2 \
+           AND (owner IS NULL OR owner = ?3) LIMIT ?4";
+    let behind = params![login.file, login.stamp, db.me, limit];
+    let threads: Vec<ThreadId> = all(db, BEHIND, behind, |row| row.get(0))?;
+    for thread in &threads {
+        let mut lane = Lane::find(db, *thread)?;
+        // The row that was put back has no time of its own: a wait for a login names none.
+        lane.waiting = None;
+        lane.touch();
+        lane.save(db)?;
+    }
+    Ok(threads)
 }
 
 /// All lanes by what they do.

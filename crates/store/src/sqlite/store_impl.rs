@@ -18,7 +18,7 @@ use super::{
 use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::census::{Census, Times};
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
-use crate::lane::{Changed, LaneView, OwnedLane, Paused, Ready, Taken};
+use crate::lane::{Changed, LaneView, LoginStamp, OwnedLane, Paused, Ready, Taken};
 use crate::queue::{
     Accepting, Append, Appended, CannotStart, Claim, Claimed, ClaimedRow, Move, QueuePage,
     QueueQuery, Row, Update,
@@ -237,6 +237,11 @@ impl Store for SqliteStore {
     fn end_pause(&self, thread: ThreadId, reason: String) -> Work<LaneView> {
         let op = kept("end a pause");
         self.change(op, move |db| queue::end_pause(db, thread, &reason))
+    }
+
+    fn end_login_waits(&self, login: LoginStamp, limit: u32) -> Work<Vec<ThreadId>> {
+        let op = kept("end the waits for a login");
+        self.change(op, move |db| lane::end_login_waits(db, &login, limit))
     }
 
     fn queue(&self, query: QueueQuery) -> Work<QueuePage> {

@@ -278,9 +278,16 @@ fn hold(lane: &mut Lane, complete: &Complete) {
     };
     let paused = match (&lane.paused, &complete.pause) {
         (None, PauseChange::Begin { paused, when }) => {
-            let begins = *when == PauseWhen::Always || lane.depth > 0;
+            let begins = *when != PauseWhen::RowsWait || lane.depth > 0;
             begins.then(|| paused.clone())
         }
+        (
+            Some(present),
+            PauseChange::Begin {
+                paused,
+                when: PauseWhen::InPlaceOf(reason),
+            },
+        ) if present.reason == *reason => Some(paused.clone()),
         (Some(paused), PauseChange::End { reason }) if paused.reason == *reason => None,
         (paused, _) => paused.clone(),
     };

@@ -305,6 +305,7 @@ pub(crate) fn waiting(until_ms: Option<i64>) -> Waiting {
         since_ms: NOW,
         until_ms,
         nth: 1,
+        login: None,
     }
 }
 

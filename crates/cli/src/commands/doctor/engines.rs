@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use turnlane_engine::codex_program::{CodexProgram, CodexProgramError, CodexVersion};
+use turnlane_engine::codex_program::{CodexLogin, CodexProgram, CodexProgramError, CodexVersion};
 use turnlane_process::{Begin, Options, ProcessService};
 
 use super::{Finding, Mark, Part, Verdict};
@@ -18,9 +18,6 @@ use crate::defaults;
 
 /// The first version whose app-server has everything that the engine `codex` uses.
 const OLDEST: CodexVersion = CodexVersion::new(0, 151, 0);
-
-/// Variables that Codex takes the key of its usual provider from.
-const KEYS: [&str; 2] = ["CODEX_API_KEY", "OPENAI_API_KEY"];
 
 /// Looks for Codex; the verdict is none where `engine` does not need it.
 pub(super) async fn look(config: &Config, engine: &str) -> (Part, Option<Verdict>) {
@@ -54,38 +51,18 @@ fn program(config: &Config) -> anyhow::Result<(CodexProgram, ProcessService)> {
     Ok((CodexProgram::new(options), service))
 }
 
-/// How Codex reaches its models, as far as it can be seen from outside.
-enum Login {
-    File(PathBuf),
-    Variable(&'static str),
-    /// A provider of the configuration, with a key of its own or none.
-    Provider(String),
-    Unseen,
-}
-
-fn login(program: &CodexProgram, config: &Config) -> Login {
+/// The login that threads of this configuration need.
+fn login(program: &CodexProgram, config: &Config) -> CodexLogin {
     let provider = config.shared.get("model_provider");
-    if let Some(id) = provider.and_then(|id| id.as_str())
-        && id != defaults::PROVIDER
-    {
-        return Login::Provider(id.to_owned());
-    }
-    let is_set = |name: &&str| program.variable(name).is_some_and(|key| !key.is_empty());
-    if let Some(name) = KEYS.into_iter().find(is_set) {
-        return Login::Variable(name);
-    }
-    let file = program.codex_home().map(|home| home.join("auth.json"));
-    match file.filter(|file| file.exists()) {
-        Some(file) => Login::File(file),
-        None => Login::Unseen,
-    }
+    let provider = provider.and_then(|id| id.as_str());
+    program.login(provider.filter(|id| *id != defaults::PROVIDER))
 }
 
 /// What was found of Codex.
 struct CodexState {
     file: Option<PathBuf>,
     version: Result<CodexVersion, CodexProgramError>,
-    login: Login,
+    login: CodexLogin,
 }
 
 impl CodexState {
@@ -95,7 +72,10 @@ impl CodexState {
             Ok(version) if engine == "codex" && *version < OLDEST => Verdict::No(format!(
                 "engine 'codex' needs Codex 0.151 or newer, found {version}; use 'codex-exec'"
             )),
-            Ok(_) => Verdict::Yes,
+            Ok(_) => match &self.login {
+                CodexLogin::Missing(reason) => Verdict::No(reason.clone()),
+                _ => Verdict::Yes,
+            },
         }
     }
 
@@ -105,7 +85,7 @@ impl CodexState {
         let version = self.version.as_ref().ok().map(ToString::to_string);
         part.facts.insert(
             "codex".to_owned(),
-            json!({"program": shown, "version": version, "login": self.login.fact()}),
+            json!({"program": shown, "version": version, "login": fact(&self.login)}),
         );
         let version = match &self.version {
             Ok(version) => version,
@@ -126,35 +106,36 @@ impl CodexState {
         } else {
             Finding::new(Mark::Yes, "codex", text)
         });
-        part.findings.push(self.login.finding());
+        part.findings.push(finding(&self.login));
     }
 }
 
-impl Login {
-    fn fact(&self) -> Option<String> {
-        match self {
-            Self::File(file) => Some(file.display().to_string()),
-            Self::Variable(name) => Some((*name).to_owned()),
-            Self::Provider(id) => Some(id.clone()),
-            Self::Unseen => None,
-        }
+/// The login in the facts for programs.
+fn fact(login: &CodexLogin) -> Option<String> {
+    match login {
+        CodexLogin::File(file) => Some(file.display().to_string()),
+        CodexLogin::Variable(name) => Some(name.clone()),
+        CodexLogin::Provider(id) => Some(id.clone()),
+        CodexLogin::Unseen | CodexLogin::Missing(_) => None,
     }
+}
 
-    fn finding(&self) -> Finding {
-        let name = "login";
-        match self {
-            Self::File(file) => Finding::new(Mark::Yes, name, file.display().to_string()),
-            Self::Variable(variable) => Finding::new(Mark::Yes, name, format!("{variable} is set")),
-            Self::Provider(id) => {
-                let text = format!("Codex uses the provider `{id}` of the configuration");
-                Finding::new(Mark::Yes, name, text)
-            }
-            Self::Unseen => {
-                let text = "Codex has neither an auth.json nor a key in the environment";
-                Finding::new(Mark::Fine, name, text).next(
-                    "type `codex login` before the engines `codex` and `codex-exec` run turns",
-                )
-            }
+fn finding(login: &CodexLogin) -> Finding {
+    let name = "login";
+    match login {
+        CodexLogin::File(file) => Finding::new(Mark::Yes, name, file.display().to_string()),
+        CodexLogin::Variable(variable) => {
+            Finding::new(Mark::Yes, name, format!("{variable} is set"))
         }
+        CodexLogin::Provider(id) => {
+            let text = format!("Codex uses the provider `{id}` of the configuration");
+            Finding::new(Mark::Yes, name, text)
+        }
+        CodexLogin::Unseen => {
+            let text = "Codex keeps its login where it cannot be seen from here";
+            Finding::new(Mark::Fine, name, text)
+        }
+        CodexLogin::Missing(reason) => Finding::new(Mark::Fine, name, reason.clone())
+            .next("type `codex login` before the engines `codex` and `codex-exec` run turns"),
     }
 }

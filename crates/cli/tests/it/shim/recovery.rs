@@ -450,7 +450,6 @@ async fn an_interrupted_turn_is_skipped_blocked_or_retried_with_codex_exec() {
 }
 
 #[tokio::test]
-#[ignore = "fails: the shim reports the turn as interrupted and does not run it from the head"]
 async fn a_turn_that_was_never_taken_runs_from_the_head_with_codex() {
     never_taken(Agent::Codex).await;
 }

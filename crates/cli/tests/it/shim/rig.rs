@@ -60,6 +60,9 @@ impl Rig {
         let home = TempHome::new().unwrap();
         let script = home.path().join("script.yaml");
         std::fs::write(&script, text).unwrap();
+        // A fake Codex is taken to be logged in.
+        std::fs::create_dir_all(home.codex()).unwrap();
+        std::fs::write(home.codex().join("auth.json"), "{}").unwrap();
         Self { home, script }
     }
 

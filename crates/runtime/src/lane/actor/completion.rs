@@ -19,6 +19,7 @@ use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
 use crate::lane::fate::{self, Ended, WorkerStop};
 use crate::lane::rows;
 use crate::lane::turn::{BegunBy, RunningTurn};
+use crate::logins;
 
 /// A turn that has ended, for what is told when its end is on disk.
 pub(super) struct EndedTurn {
@@ -57,7 +58,7 @@ impl Actor {
             let engine = &running.accepted.thread.engine;
             self.shared.checked.forget(engine);
         }
-        let recorded = fate::after_turn(Ended {
+        let mut recorded = fate::after_turn(Ended {
             row: &running.accepted.row,
             outcome: &outcome,
             had_effect: running.had_effect,
@@ -67,6 +68,13 @@ impl Actor {
             jitter: jitter(running.accepted.turn.id),
             now_ms,
         });
+        if let WaitingChange::Begin(waiting) = &mut recorded.waiting
+            && waiting.kind == fate::AUTH
+            && let Some(engine) = self.shared.engines.get(&running.accepted.thread.engine)
+        {
+            // As it is after the turn: Codex may have written the file itself.
+            waiting.login = logins::current(engine.as_ref());
+        }
         self.waits = match &recorded.waiting {
             WaitingChange::Begin(waiting) => waiting.nth,
             WaitingChange::End => 0,

@@ -1,6 +1,6 @@
 //! Pauses and waits: what stops claims, what ends that, what goes on meanwhile.
 
-use turnlane_store::lane::Paused;
+use turnlane_store::lane::{LoginStamp, Paused, Waiting};
 use turnlane_store::queue::{Back, Claim, Fate};
 use turnlane_store::turn::{Complete, PauseChange, PauseWhen, WaitingChange};
 
@@ -24,6 +24,8 @@ on_one_worker![
     a_pause_for_rows_that_wait_does_not_begin_on_an_empty_queue,
     a_turn_may_end_a_pause_for_one_reason,
     a_direct_turn_runs_while_the_lane_waits_and_may_end_the_wait,
+    a_wait_for_a_login_ends_when_that_login_changes,
+    a_pause_may_take_the_place_of_one_with_a_named_reason,
 ];
 
 async fn a_paused_lane_is_not_claimed_and_a_resumed_one_is(db: Db) {
@@ -118,6 +120,47 @@ async fn a_wait_without_a_time_ends_by_a_resume(db: Db) {
     late.at_ms = i64::MAX;
     not_now(hand.claim(late).await.unwrap());
     assert_eq!(hand.resume(thread(), NOW).await.unwrap().waiting, None);
+    assert_eq!(hand.claim_head().await.row.id, row_id("a"));
+}
+
+async fn a_wait_for_a_login_ends_when_that_login_changes(db: Db) {
+    let hand = db.one().await;
+    let login = |file: &str, stamp: &str| LoginStamp {
+        file: file.to_owned(),
+        stamp: stamp.to_owned(),
+    };
+    hand.add(&["a", "b"]).await;
+    let turn = hand.begin().await;
+    let refused = Waiting {
+        login: Some(login("auth.json", "old")),
+        ..waiting(None)
+    };
+    let fate = Fate::Back {
+        turn: turn_id("a2"),
+        not_before_ms: 0,
+        why: Back::Limit,
+    };
+    let end = Complete {
+        end: failed(),
+        waiting: WaitingChange::Begin(refused.clone()),
+        ..complete(&turn, fate)
+    };
+    hand.complete(end).await.unwrap();
+    hand.pause(thread(), paused()).await.unwrap();
+    for other in [login("auth.json", "old"), login("other.json", "new")] {
+        assert_eq!(hand.end_login_waits(other, 9).await.unwrap(), []);
+    }
+    assert_eq!(hand.lane().await.waiting, Some(refused));
+
+    let changed = login("auth.json", "new");
+    assert_eq!(
+        hand.end_login_waits(changed.clone(), 9).await.unwrap(),
+        [thread()]
+    );
+    let lane = hand.lane().await;
+    assert_eq!((lane.waiting, lane.paused), (None, Some(paused())));
+    assert_eq!(hand.end_login_waits(changed, 9).await.unwrap(), []);
+    hand.resume(thread(), NOW).await.unwrap();
     assert_eq!(hand.claim_head().await.row.id, row_id("a"));
 }
 
@@ -222,6 +265,24 @@ async fn a_pause_at_the_end_of_a_turn_does_not_replace_one(db: Db) {
         hand.complete(end).await.unwrap().lane.paused,
         Some(paused())
     );
+}
+
+async fn a_pause_may_take_the_place_of_one_with_a_named_reason(db: Db) {
+    let hand = db.one().await;
+    hand.pause(thread(), paused()).await.unwrap();
+    let other = Paused {
+        reason: "exhausted".to_owned(),
+        ..paused()
+    };
+    // The reason of `paused` is "user".
+    for (reason, left) in [("shim", paused()), ("user", other.clone())] {
+        let turn = hand.direct(reason).await;
+        let end = Complete {
+            pause: begin(other.clone(), PauseWhen::InPlaceOf(reason)),
+            ..complete(&turn, Fate::Done)
+        };
+        assert_eq!(hand.complete(end).await.unwrap().lane.paused, Some(left));
+    }
 }
 
 async fn a_direct_turn_runs_while_the_lane_waits_and_may_end_the_wait(db: Db) {

@@ -52,7 +52,7 @@ fn an_exhausted_context_pauses_the_lane_of_a_shim_and_no_other() {
         by: None,
         since_ms: NOW_MS,
     };
-    let when = PauseWhen::Always;
+    let when = PauseWhen::InPlaceOf(SHIM_PAUSE);
     assert_eq!(recorded.pause, PauseChange::Begin { paused, when });
     assert_eq!(after(&row(), &outcome).pause, PauseChange::Keep);
     assert_eq!(after(&from(DIRECT), &outcome).pause, PauseChange::Keep);
