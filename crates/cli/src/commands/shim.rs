@@ -42,6 +42,9 @@ const HANDOFF_SECS: u64 = 20;
 const RECOVERY_MAX: Duration = Duration::from_secs(130);
 /// What an agent of batty replies with.
 const REPLY_COMMAND: &str = "batty send";
+/// Programs that start a script. batty gives `bash '<launch script>'` for every agent, also for one whose
+/// script it never runs (seen in 0.11.63), so a shell does not name the program of an engine.
+const SHELLS: [&str; 6] = ["bash", "dash", "ksh", "sh", "zsh", "env"];
 /// Types of agents that are terminal programs.
 const TERMINAL_TYPES: [&str; 3] = ["generic", "bash", "shell"];
 
@@ -382,7 +385,8 @@ fn engine(agent_type: &str) -> Result<String, Refusal> {
 fn with_program(args: &ShimArgs, engine: &str, overrides: &[String]) -> Vec<String> {
     let program = args.cmd.as_deref().and_then(|cmd| {
         let program = cmd.split_whitespace().next()?;
-        is_program(program).then(|| program.to_owned())
+        let name = program.rsplit('/').next()?;
+        (!SHELLS.contains(&name) && is_program(program)).then(|| program.to_owned())
     });
     let mut overrides = overrides.to_vec();
     if let Some(program) = program.filter(|_| matches!(engine, "codex" | "codex-exec")) {

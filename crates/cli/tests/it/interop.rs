@@ -3,6 +3,7 @@
 //! What they need is installed by `tests/interop/install`, which says in the environment where it is;
 //! without it these tests say that they were skipped.
 
+mod batty;
 mod exec_sdk;
 mod sdk;
 mod tui;

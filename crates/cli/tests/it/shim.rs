@@ -29,7 +29,7 @@
 //! | 27, 42 | `crash::a_detached_turn_goes_on_and_is_reported_once`, `ends::the_end_of_the_channel_stops_the_turn` |
 //! | 28, 33 | `ends::a_successor_waits_for_its_predecessor` |
 //! | 30 | `turnlane_shim::log_file` (unit) |
-//! | 32 | no test: batty itself is not installed |
+//! | 32 | `interop::batty`, where batty is installed |
 //! | 34 | `crash::random_kills_lose_and_double_nothing`, `double`; its test with a daemon is ignored |
 //! | 35 | `recovery`; never taken by `codex` is ignored: it fails; `scripted`: `crash::an_unknown_outcome_blocks_or_is_retried_where_that_is_wanted` |
 //! | 36 | `channel::clients_of_a_socket_are_told_what_they_missed`, `channel::a_client_that_stops_reading_slows_neither_the_lane_nor_the_others` |

@@ -151,6 +151,30 @@ async fn settled(pid: i32, before: (usize, usize)) {
 }
 
 #[tokio::test]
+async fn a_shell_in_the_command_of_the_orchestrator_is_not_the_program_of_the_engine() {
+    let rig = Rig::new();
+    let program = fake(&rig).await;
+    let setting = format!("engine.codex.program={}", json!(program));
+    for shell in ["bash", "/bin/sh", "/usr/bin/env"] {
+        let command = format!("{shell} '/no/such/launch script.sh'");
+        let arguments = [
+            "--agent-type",
+            "codex-exec",
+            "--cmd",
+            &command,
+            "-c",
+            &setting,
+        ];
+        let mut member = rig.member_of(&arguments);
+        let ready = member.event("Ready").await;
+        assert_eq!(ready["engine_ok"], true, "{ready}");
+        let events = outcome(&mut member, &format!("{shell}-1"), "anything").await;
+        assert_eq!(events.last().unwrap()["response"], "ok", "{events:?}");
+        member.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn every_outcome_of_a_program_leaves_no_zombie_and_no_descriptor() {
     let rounds = if is_full() { 143 } else { 5 };
     let rig = Rig::new();
