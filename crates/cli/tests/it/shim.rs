@@ -39,6 +39,7 @@
 //! | 41 | `handoff`, by the double of batty |
 
 mod channel;
+mod commands;
 mod crash;
 mod disk;
 mod double;
@@ -50,3 +51,4 @@ mod queue;
 mod receipts;
 mod recovery;
 mod rig;
+mod waits;
