@@ -38,6 +38,7 @@
 //! | 40 | `disk::on_a_full_disk_a_message_is_refused_and_none_is_claimed_to_be_accepted`, ignored: it hangs |
 //! | 41 | `handoff`, by the double of batty |
 
+mod afterwards;
 mod channel;
 mod commands;
 mod crash;
@@ -45,6 +46,7 @@ mod disk;
 mod double;
 mod ends;
 mod handoff;
+mod hostile;
 mod outcomes;
 mod programs;
 mod queue;

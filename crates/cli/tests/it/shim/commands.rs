@@ -300,7 +300,7 @@ async fn transcript_usage_and_screen_show_what_was_said() {
 async fn work_is_preserved_on_request_while_no_turn_runs() {
     let rig = Rig::with_script(SCRIPT);
     let prepare = "git init -q . && echo one > kept && git add kept && git commit -qm first \
-                   && echo two > kept && echo new > other && printf 'ignored\\n' > .git/info/exclude \
+                   && echo changed > kept && echo new > other && printf 'ignored\\n' > .git/info/exclude \
                    && echo x > ignored";
     shell(&rig, prepare).await;
     let mut member = member(&rig, &[]).await;
