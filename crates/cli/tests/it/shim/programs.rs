@@ -131,7 +131,7 @@ fn descendants(root: i32) -> (usize, usize) {
     (all, zombies)
 }
 
-fn descriptors(pid: i32) -> usize {
+pub(super) fn descriptors(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .count()
