@@ -48,6 +48,7 @@ mod ends;
 mod handoff;
 mod hostile;
 mod kills;
+mod leaks;
 mod load;
 mod outcomes;
 mod programs;

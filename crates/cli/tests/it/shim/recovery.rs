@@ -375,6 +375,51 @@ async fn never_taken(agent: Agent) {
     member.shutdown().await;
 }
 
+/// The worker died when the row was about to be claimed: its turn had not begun.
+#[tokio::test]
+async fn a_turn_that_was_never_taken_runs_from_the_head_with_native() {
+    let world = World::new(Agent::Native, answers).await.unwrap();
+    world.gate.release();
+    let mut member = world.member(&[]);
+    world.begin(&mut member).await;
+    member.shutdown().await;
+    let mut variables = world.variables();
+    variables.push((
+        "TURNLANE_CRASH_AT".to_owned(),
+        "claim:before-submit".to_owned(),
+    ));
+    let mut dying = world
+        .rig
+        .member_with(variables, &["--agent-type", "native"]);
+    dying.event("Ready").await;
+    dying.message("m", "hold").await;
+    dying.message("n", "next").await;
+    dying.rest().await;
+    let status = dying.exit().await;
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    assert_eq!(signal, Some(9));
+    let mut member = world.member(&[]);
+    let ready = member.until("Ready").await;
+    assert_eq!(names(&ready), ["Ready"], "{ready:?}");
+    // The kill may have come before the second message was accepted; the sender repeats it.
+    member.message("n", "next").await;
+    let mut events = Vec::new();
+    while receipts(&events, "n")
+        .last()
+        .is_none_or(|name| name != "Completion")
+    {
+        events.push(member.next().await.unwrap());
+    }
+    assert!(of(&events, "DeliveryFailed").is_empty(), "{events:?}");
+    assert_eq!(receipts(&events, "m"), ["MessageDelivered", "Completion"]);
+    member.shutdown().await;
+    let requests = world.model.requests();
+    let held = requests
+        .iter()
+        .filter(|request| request.last_user_text().contains("hold"));
+    assert_eq!(held.count(), 1, "the model was asked once");
+}
+
 /// The app-servers of Codex that use this home.
 fn app_servers(rig: &Rig) -> Vec<Pid> {
     with_word(rig, b"app-server")
