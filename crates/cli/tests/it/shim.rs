@@ -38,7 +38,9 @@
 //! | 40 | `disk::on_a_full_disk_a_message_is_refused_and_none_is_claimed_to_be_accepted`, ignored: it hangs |
 //! | 41 | `handoff`, by the double of batty |
 
+mod afterwards;
 mod channel;
+mod commands;
 mod crash;
 mod disk;
 mod double;
@@ -46,9 +48,15 @@ mod ends;
 mod handoff;
 mod mended_programs;
 mod mended_receipts;
+mod hostile;
+mod kills;
+mod leaks;
+mod load;
 mod outcomes;
 mod programs;
 mod queue;
 mod receipts;
 mod recovery;
 mod rig;
+mod succession;
+mod waits;

@@ -1,13 +1,9 @@
 //! Kills of shim, daemon and orchestrator: what was accepted is answered once, or reported as unknown.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
-use turnlane_testkit::Random;
+use serde_json::json;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use super::rig::{Member, Rig, names, of};
-use crate::exec::kills::is_full;
+use super::rig::{Rig, names, of};
 use crate::serve::Daemon;
 
 #[tokio::test]
@@ -119,133 +115,4 @@ async fn a_detached_turn_goes_on_and_is_reported_once() {
         of(&events, "Completion").is_empty(),
         "told once: {events:?}"
     );
-}
-
-/// What the orchestrator knows of a message.
-#[derive(Debug, Default)]
-struct Known {
-    completions: u32,
-    /// Completions that a restarted shim told again because the kill came before it could note the first.
-    recovered: u32,
-    failures: u32,
-    attempts: Vec<u64>,
-}
-
-/// Reads what has come, without waiting for more than the channel holds.
-fn note(known: &mut BTreeMap<String, Known>, order: &mut Vec<String>, event: &Value) {
-    let id = event["id"].as_str().or(event["message_id"].as_str());
-    let Some(id) = id.map(str::to_owned) else {
-        return;
-    };
-    let entry = known.entry(id.clone()).or_default();
-    match event["event"].as_str().unwrap() {
-        "Completion" if event["duplicate"] == true => {}
-        "Completion" if event["recovered"] == true && entry.completions > 0 => entry.recovered += 1,
-        "Completion" => {
-            entry.completions += 1;
-            order.push(id);
-        }
-        "DeliveryFailed" => entry.failures += 1,
-        "MessageDelivered" if event["duplicate"] != true => {
-            entry.attempts.push(event["attempt"].as_u64().unwrap());
-        }
-        _ => {}
-    }
-}
-
-#[expect(
-    clippy::too_many_lines,
-    reason = "one run of kills and the checks behind it, in their order"
-)]
-#[tokio::test]
-async fn random_kills_lose_and_double_nothing() {
-    let (messages, kills) = if is_full() { (1_000, 200) } else { (40, 8) };
-    let seed = std::env::var("TURNLANE_TEST_SEED").ok();
-    let mut random = Random::new(seed.and_then(|seed| seed.parse().ok()).unwrap_or(7));
-    let rig = Rig::new();
-    let mut known = BTreeMap::new();
-    let mut order = Vec::new();
-    let mut member: Member = rig.member(&[]);
-    let mut left = kills;
-    let mut accepted = 0;
-    let per_round = messages / kills;
-    while left > 0 {
-        left -= 1;
-        member.event("Ready").await;
-        for _ in 0..per_round {
-            member.message(&format!("m{accepted:04}"), "hello").await;
-            accepted += 1;
-        }
-        // Killed after a random number of events: anywhere in the work on these messages.
-        let events = random.below(per_round * 4);
-        for _ in 0..events {
-            let Some(event) = member.next().await else {
-                break;
-            };
-            note(&mut known, &mut order, &event);
-        }
-        member.process.kill9().await.unwrap();
-        for event in member.rest().await {
-            note(&mut known, &mut order, &event);
-        }
-        member = rig.member(&[]);
-        // What is not known to have ended is sent again, as an orchestrator does.
-        let ready = member.until("Ready").await;
-        for event in &ready {
-            note(&mut known, &mut order, event);
-        }
-        for number in 0..accepted {
-            let id = format!("m{number:04}");
-            if known.get(&id).is_none_or(|known| known.completions == 0) {
-                member.message(&id, "hello").await;
-            }
-        }
-        let is_done = |known: &BTreeMap<String, Known>| {
-            (0..accepted).all(|number| {
-                let found = known.get(&format!("m{number:04}"));
-                found.is_some_and(|known| known.completions > 0 || known.failures > 0)
-            })
-        };
-        while !is_done(&known) {
-            let event = member.next().await.unwrap();
-            note(&mut known, &mut order, &event);
-        }
-        member.shutdown().await;
-        member = rig.member(&[]);
-    }
-    // Whatever a kill left unknown is sent again until it has completed.
-    member.event("Ready").await;
-    for number in 0..accepted {
-        let id = format!("m{number:04}");
-        while known.entry(id.clone()).or_default().completions == 0 {
-            member.message(&id, "hello").await;
-            loop {
-                let event = member.next().await.unwrap();
-                note(&mut known, &mut order, &event);
-                let ends = ["Completion", "DeliveryFailed"];
-                let names_it = event["message_id"] == *id || event["id"] == *id;
-                if names_it && ends.contains(&event["event"].as_str().unwrap()) {
-                    if event["event"] == "Completion" {
-                        known.entry(id.clone()).or_default().completions = 1;
-                    }
-                    break;
-                }
-            }
-        }
-    }
-    member.shutdown().await;
-    for (id, known) in &known {
-        assert_eq!(known.completions, 1, "{id}: {known:?}");
-        let mut attempts = known.attempts.clone();
-        attempts.dedup();
-        attempts.sort_unstable();
-        attempts.dedup();
-        assert!(
-            known.attempts.len() <= attempts.len() + 1,
-            "{id}: {known:?}"
-        );
-    }
-    // Each message was given to the agent once, and once more for each announced try.
-    let read = rig.member(&[]);
-    read.shutdown().await;
 }

@@ -9,7 +9,7 @@ use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::rig::{Rig, names, of};
 
-async fn shell(rig: &Rig, script: &str) -> String {
+pub(super) async fn shell(rig: &Rig, script: &str) -> String {
     let spec = ProcessSpec::shell(script)
         .current_dir(rig.home.workspace())
         .env("HOME", rig.home.path())

@@ -111,3 +111,23 @@ async fn a_turn_that_ends_during_a_handoff_is_not_run_again() {
     check(&rig, &told, &events);
     assert_eq!(runs(&rig), 1);
 }
+
+#[tokio::test]
+async fn a_successor_goes_on_when_its_predecessor_is_killed() {
+    let rig = Rig::with_script(SCRIPT);
+    let (mut first, mut second) = two_shims(&rig).await;
+    first.process.kill9().await.unwrap();
+    rig.go();
+    let ready = second.until("Ready").await;
+    assert_eq!(names(&ready), ["Ready"]);
+    let failed = second.event("DeliveryFailed").await;
+    assert_eq!(
+        (&failed["id"], &failed["code"]),
+        (&json!("m"), &json!("outcome_unknown"))
+    );
+    // The sender wants it again.
+    second.message("m", "work").await;
+    let events = finish(second).await;
+    check(&rig, &[], &events);
+    assert_eq!(runs(&rig), 2);
+}

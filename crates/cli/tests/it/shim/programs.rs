@@ -62,7 +62,7 @@ esac
 
 /// Writes the fake by a process of its own: a descriptor of ours that another test's child inherits would
 /// make its start fail with "text file busy".
-async fn fake(rig: &Rig) -> String {
+pub(super) async fn fake(rig: &Rig) -> String {
     let path = rig.home.path().join("codex-fake");
     let script = "printf '%s' \"$2\" > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"";
     let spec = ProcessSpec::new("/bin/sh")
@@ -73,7 +73,7 @@ async fn fake(rig: &Rig) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn member(rig: &Rig, program: &str, arguments: &[&str]) -> Member {
+pub(super) fn member(rig: &Rig, program: &str, arguments: &[&str]) -> Member {
     let fake = [
         "--agent-type",
         "codex-exec",
@@ -86,7 +86,7 @@ fn member(rig: &Rig, program: &str, arguments: &[&str]) -> Member {
 }
 
 /// Sends a message and returns its receipts, up to the terminal one.
-async fn outcome(member: &mut Member, id: &str, body: &str) -> Vec<Value> {
+pub(super) async fn outcome(member: &mut Member, id: &str, body: &str) -> Vec<Value> {
     member.message(id, body).await;
     let mut events = Vec::new();
     loop {
@@ -101,7 +101,7 @@ async fn outcome(member: &mut Member, id: &str, body: &str) -> Vec<Value> {
 }
 
 /// The processes below one, and how many of them are dead and not waited for.
-fn descendants(root: i32) -> (usize, usize) {
+pub(super) fn descendants(root: i32) -> (usize, usize) {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
@@ -131,14 +131,14 @@ fn descendants(root: i32) -> (usize, usize) {
     (all, zombies)
 }
 
-fn descriptors(pid: i32) -> usize {
+pub(super) fn descriptors(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .count()
 }
 
 /// Nothing but what stands when the shim is idle: waits for the reaping of the last child.
-async fn settled(pid: i32, before: (usize, usize)) {
+pub(super) async fn settled(pid: i32, before: (usize, usize)) {
     eventually("an idle shim as it was", DEADLINE, async || {
         let (all, zombies) = descendants(pid);
         zombies == 0 && all <= before.0 && descriptors(pid) <= before.1

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::rig::{Rig, names, of};
-use crate::exec::kills::is_full;
 
 fn ids(events: &[Value], name: &str) -> Vec<String> {
     let id = |event: &&Value| {
@@ -84,37 +83,5 @@ async fn the_same_id_runs_once_until_it_fails() {
     // What failed does not hold the lane.
     member.message("n", "hello").await;
     assert_eq!(member.event("Completion").await["message_id"], "n");
-    member.shutdown().await;
-}
-
-#[tokio::test]
-async fn many_queued_messages_cost_little_memory() {
-    let count = if is_full() { 10_000 } else { 300 };
-    let rig = Rig::new();
-    let limit = count.to_string();
-    let mut member = rig.member(&["--max-queue", &limit]);
-    member.event("Ready").await;
-    member.message("m", "busy").await;
-    member.event("MessageDelivered").await;
-    let before = member.process.rss_bytes().unwrap();
-    for number in 0..count {
-        member.message(&format!("m{number}"), "hello").await;
-    }
-    for _ in 0..count {
-        member.event("Warning").await;
-    }
-    rig.go();
-    for _ in 0..=count {
-        member.event("Completion").await;
-    }
-    let grown = member
-        .process
-        .rss_peak_bytes()
-        .unwrap()
-        .saturating_sub(before);
-    assert!(
-        grown < 150 * 1_048_576,
-        "{grown} bytes for {count} messages"
-    );
     member.shutdown().await;
 }

@@ -19,7 +19,7 @@ use crate::serve::Daemon;
 const KEY_VARIABLE: &str = "MOCK_PROVIDER_KEY";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Agent {
+pub(super) enum Agent {
     Native,
     Codex,
     CodexExec,
@@ -36,16 +36,16 @@ impl Agent {
 }
 
 /// A home with a model whose answers to `hold` wait.
-struct World {
+pub(super) struct World {
     agent: Agent,
-    rig: Rig,
-    model: MockModel,
-    gate: Gate,
+    pub(super) rig: Rig,
+    pub(super) model: MockModel,
+    pub(super) gate: Gate,
 }
 
 impl World {
     /// None, and said so, where there is no Codex.
-    async fn new(agent: Agent, held: fn() -> Reply) -> Option<Self> {
+    pub(super) async fn new(agent: Agent, held: fn() -> Reply) -> Option<Self> {
         let rig = Rig::new();
         let model = MockModel::start().await.unwrap();
         let provider = Provider {
@@ -85,19 +85,19 @@ impl World {
         variables
     }
 
-    fn member(&self, arguments: &[&str]) -> Member {
+    pub(super) fn member(&self, arguments: &[&str]) -> Member {
         let agent = ["--agent-type", self.agent.name()];
         let arguments = [&agent, arguments].concat();
         self.rig.member_with(self.variables(), &arguments)
     }
 
-    async fn daemon(&self) -> Daemon {
+    pub(super) async fn daemon(&self) -> Daemon {
         let spec = crate::serve::spec(&self.rig.home, &[]).env(KEY_VARIABLE, MOCK_KEY);
         Daemon::of(&self.rig.home, TestProcess::start(spec).unwrap()).await
     }
 
     /// Sends `hold` and waits until the model was asked.
-    async fn hold(&self, member: &mut Member) {
+    pub(super) async fn hold(&self, member: &mut Member) {
         let asked = self.gate.arrivals();
         member.message("m", "hold").await;
         member.event("MessageDelivered").await;
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// A thread with a turn behind it, so that Codex knows it.
-    async fn begin(&self, member: &mut Member) {
+    pub(super) async fn begin(&self, member: &mut Member) {
         let ready = member.event("Ready").await;
         assert_eq!(ready["engine_ok"], true, "{ready}");
         member.message("first", "hello").await;
@@ -375,8 +375,63 @@ async fn never_taken(agent: Agent) {
     member.shutdown().await;
 }
 
+/// The worker died when the row was about to be claimed: its turn had not begun.
+#[tokio::test]
+async fn a_turn_that_was_never_taken_runs_from_the_head_with_native() {
+    let world = World::new(Agent::Native, answers).await.unwrap();
+    world.gate.release();
+    let mut member = world.member(&[]);
+    world.begin(&mut member).await;
+    member.shutdown().await;
+    let mut variables = world.variables();
+    variables.push((
+        "TURNLANE_CRASH_AT".to_owned(),
+        "claim:before-submit".to_owned(),
+    ));
+    let mut dying = world
+        .rig
+        .member_with(variables, &["--agent-type", "native"]);
+    dying.event("Ready").await;
+    dying.message("m", "hold").await;
+    dying.message("n", "next").await;
+    dying.rest().await;
+    let status = dying.exit().await;
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    assert_eq!(signal, Some(9));
+    let mut member = world.member(&[]);
+    let ready = member.until("Ready").await;
+    assert_eq!(names(&ready), ["Ready"], "{ready:?}");
+    // The kill may have come before the second message was accepted; the sender repeats it.
+    member.message("n", "next").await;
+    let mut events = Vec::new();
+    while receipts(&events, "n")
+        .last()
+        .is_none_or(|name| name != "Completion")
+    {
+        events.push(member.next().await.unwrap());
+    }
+    assert!(of(&events, "DeliveryFailed").is_empty(), "{events:?}");
+    assert_eq!(receipts(&events, "m"), ["MessageDelivered", "Completion"]);
+    member.shutdown().await;
+    let requests = world.model.requests();
+    let held = requests
+        .iter()
+        .filter(|request| request.last_user_text().contains("hold"));
+    assert_eq!(held.count(), 1, "the model was asked once");
+}
+
 /// The app-servers of Codex that use this home.
 fn app_servers(rig: &Rig) -> Vec<Pid> {
+    with_word(rig, b"app-server")
+}
+
+/// The processes of Codex that use this home.
+pub(super) fn codex_processes(rig: &Rig) -> Vec<Pid> {
+    [with_word(rig, b"app-server"), with_word(rig, b"exec")].concat()
+}
+
+/// The processes with this home and this word on their command line.
+fn with_word(rig: &Rig, wanted: &[u8]) -> Vec<Pid> {
     let home = format!("CODEX_HOME={}", rig.home.codex().display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -385,7 +440,7 @@ fn app_servers(rig: &Rig) -> Vec<Pid> {
         let mut words = words.split(|byte| *byte == 0);
         let environment = read("environ");
         let mut environment = environment.split(|byte| *byte == 0);
-        let is_server = words.any(|word| word == b"app-server");
+        let is_server = words.any(|word| word == wanted);
         if is_server && environment.any(|pair| pair == home.as_bytes()) {
             let pid = entry.file_name().to_str().unwrap().parse().unwrap();
             found.extend(Pid::from_raw(pid));
