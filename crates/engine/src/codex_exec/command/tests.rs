@@ -295,7 +295,11 @@ fn a_continued_turn_resumes_the_thread_and_says_that_the_work_goes_on() {
     continued.kind = TurnKind::Continue;
     continued.input.clear();
     let command = prepared(&continued, Some("th-1")).unwrap();
-    let args: Vec<_> = command.args.iter().map(|arg| arg.to_str().unwrap()).collect();
+    let args: Vec<_> = command
+        .args
+        .iter()
+        .map(|arg| arg.to_str().unwrap())
+        .collect();
     let resume = args.iter().position(|arg| *arg == "resume").unwrap();
     assert_eq!(args[resume..], ["resume", "th-1", "-"]);
     assert!(command.prompt.starts_with("The server stopped while"));
