@@ -5,8 +5,8 @@
 //! all processes of this home, so whatever needs no turn to run works without a daemon. Nobody who
 //! only looks is ever asked for an approval.
 //!
-//! What refusals mean for people is in `refused`, how a daemon is reached that stops in `draining`, which thread or row is meant in `find`, how a server
-//! is reached that was named in `reach`.
+//! What refusals mean for people is in `refused`, how a daemon is reached that stops in `draining`,
+//! which thread or row is meant in `find`, how a server is reached that was named in `reach`.
 
 mod draining;
 pub(crate) mod find;
@@ -313,8 +313,8 @@ fn waits(home: &Path, presence: &Presence) -> String {
              `turnlane serve`"
         ),
         Presence::Denied => format!(
-            "the socket of the daemon of {home} may not be used: queued turns wait until the daemon looks \
-             for new turns"
+            "the socket of the daemon of {home} may not be used by this user: the daemon finds queued \
+             turns in the database by itself, within a second"
         ),
     }
 }

@@ -41,7 +41,7 @@ use crate::control::TurnControl;
 use crate::engine::{BoxFuture, Capabilities, Engine, Reconciled, UsageKind};
 use crate::event::Event;
 use crate::outcome::{Accepted, EngineError, TurnOutcome};
-use crate::request::{TurnRequest, TurnSettings};
+use crate::request::{TurnKind, TurnRequest, TurnSettings};
 use crate::said::Fenced;
 use crate::sink::Sink;
 
@@ -135,6 +135,10 @@ impl Engine for CodexExec {
         NAME
     }
 
+    fn continues(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             approvals: false,
@@ -194,6 +198,7 @@ async fn run(
     control: &TurnControl,
 ) -> Result<TurnOutcome, Fenced> {
     let turn_id = request.turn_id.to_string();
+    let is_continued = request.kind == TurnKind::Continue;
     let mut anew = Some(request.clone());
     let (mut command, mut state, mut zone) = match shared.prepare(request).await {
         Ok(prepared) => prepared,
@@ -217,7 +222,9 @@ async fn run(
         // A child that died behind `thread.started` left an id without a thread. Nothing was counted in
         // it, so that nothing is lost with it.
         let is_unwritten = state.as_ref().is_some_and(CodexThreadState::is_uncounted);
+        // A turn that is continued without its thread would be a message without its task.
         if is_unwritten
+            && !is_continued
             && outcome::is_thread_missing(&outcome)
             && let Some(mut request) = anew.take()
         {

@@ -20,6 +20,7 @@ use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
 
 use crate::ids;
+use crate::journal;
 use crate::lane::{reconcile, rows};
 use crate::lanes::Lanes;
 use crate::logins::Logins;
@@ -202,7 +203,7 @@ pub(crate) async fn recover_dead(shared: &Shared) -> Result<Vec<ThreadId>, Store
             })
             .await?;
         for lane in recovered.lanes {
-            tracing::info!(thread = %lane.thread, "a dead worker's lane was taken over");
+            journal::taken_over(shared, &lane).await;
             threads.push(lane.thread);
             if let Some(grip) = lane.grip {
                 shared.undecided.add(grip);

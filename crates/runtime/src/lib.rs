@@ -95,6 +95,7 @@ mod ephemeral;
 mod error;
 mod failures;
 mod ids;
+mod journal;
 pub mod lane;
 mod lanes;
 mod logins;

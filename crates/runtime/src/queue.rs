@@ -21,6 +21,7 @@ use turnlane_store::{Json, RowId, Store, StoreError, Work};
 
 use crate::error::Error;
 use crate::ids;
+use crate::journal;
 use crate::lane::command::{Bound, Command, QueueCall, QueueDone, Reply, RowStart, StartAnswer};
 use crate::lane::rows;
 use crate::options::Drain;
@@ -309,7 +310,15 @@ impl Handle {
             by,
             since_ms: self.shared().clock.now_ms(),
         };
-        let op = move |store: &dyn Store| with_lane(store.pause(id, paused));
+        let shared = self.shared_of(thread);
+        let op = move |store: &dyn Store| {
+            let work = store.pause(id, paused);
+            with_lane(Box::pin(async move {
+                let lane = work.await?;
+                journal::paused(&shared, thread, &lane);
+                Ok(lane)
+            }))
+        };
         self.call(thread, Then::Leave, op, reply).await;
     }
 

@@ -8,13 +8,20 @@ use std::sync::Arc;
 use turnlane_protocol::envelope::Stamp;
 use turnlane_protocol::notification::{ServerNotification, Warning};
 use turnlane_runtime::store::Health;
+use turnlane_runtime::store::sqlite::ROOM_NEEDED_BYTES;
 
 use crate::encode::encoded;
 use crate::server::{Server, Shared};
 
 /// The disk is full.
 const FULL: &str =
-    "the disk is full: what runs is recorded, and nothing new is taken in until there is room";
+    "the disk is full: what runs is recorded, and nothing new is taken in until 8 MiB are free";
+
+/// The disk is full, for `/readyz`.
+const NOT_READY_FULL: &str = "not ready: the disk is full; 8 MiB must be free";
+
+// The two texts above name it.
+const _: () = assert!(ROOM_NEEDED_BYTES == 8 << 20);
 
 /// The disk fails.
 const WRITES_OFF: &str = "writing to the disk failed too often: nothing is recorded any more; look \
@@ -55,7 +62,7 @@ impl Server {
         }
         match *self.shared.options.runtime.store().health().borrow() {
             Health::Good => Ok(()),
-            Health::Full => Err("not ready: the disk is full"),
+            Health::Full => Err(NOT_READY_FULL),
             Health::Locked => Err("not ready: another process holds a lock on the database"),
             Health::NotWritable => Err("not ready: the database cannot be written"),
             Health::WritesOff => Err("not ready: writing to the disk failed"),

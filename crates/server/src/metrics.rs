@@ -2,7 +2,8 @@
 //!
 //! Plain atomics, read one by one: no two numbers of a scrape belong to the same moment. What the
 //! runtime and the connections know is asked of them at the scrape. Labels are fixed words of the
-//! table of methods; nothing a client sent ever becomes one.
+//! tables of methods and errors, and names of models, whose number is bounded; no other text of a
+//! client ever becomes one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -275,7 +276,8 @@ fn lanes(census: &Census, approvals: Option<OpenApprovals>, text: &mut String) {
     let _ = writeln!(text, "turnlane_queue_depth {}", census.rows);
 }
 
-/// The lanes in which turns wait although nothing runs ahead of them, by what they wait for.
+/// The lanes that do not go on by themselves, by what they wait for. With `approval` a turn is running
+/// and waits for an answer; with the other reasons none runs.
 fn held(census: &Census, approvals: Option<OpenApprovals>, text: &mut String) {
     let mut reasons = BTreeMap::from([
         ("failed".to_owned(), census.held),

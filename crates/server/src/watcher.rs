@@ -33,13 +33,7 @@ impl Subscriber for Watcher {
             return;
         };
         match &notice.body {
-            NoticeBody::Said(said) => match &**said {
-                // Told to watchers for the log and the counters; only followers are shown it.
-                ServerNotification::TurnCompleted(done) => {
-                    journal::turn_ended(&shared, notice.thread, &done.turn);
-                }
-                said => everybody(&shared, notice, said),
-            },
+            NoticeBody::Said(said) => everybody(&shared, notice, said),
             NoticeBody::ApprovalRequested(asking) => {
                 shared.metrics.approval_asked();
                 journal::asked(&asking.approval);

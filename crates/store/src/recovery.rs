@@ -142,6 +142,8 @@ pub struct RecoveredLane {
     pub thread: ThreadId,
     /// The row that was decided, or is to be.
     pub row: Option<RowId>,
+    /// The turn that was cut off, as it was ended; none where none ran or its engine must be asked.
+    pub turn: Option<TurnRow>,
     /// What its decision needs, where an engine must be asked.
     pub grip: Option<Grip>,
     /// The lane afterwards.

@@ -109,6 +109,15 @@ impl SmallDisk {
         Ok(())
     }
 
+    /// Makes room again: so many bytes of what [`SmallDisk::fill`] has used.
+    pub fn free_bytes(&self, bytes: u64) -> Result<(), Error> {
+        let doing = || Error::doing("free some bytes of a small disk");
+        let filler = OpenOptions::new().write(true).open(self.filler());
+        let filler = filler.map_err(doing())?;
+        let used = filler.metadata().map_err(doing())?.len();
+        filler.set_len(used.saturating_sub(bytes)).map_err(doing())
+    }
+
     /// Makes room again: all that [`SmallDisk::fill`] has used.
     pub fn free(&self) -> Result<(), Error> {
         std::fs::remove_file(self.filler()).map_err(Error::doing("free a small disk"))

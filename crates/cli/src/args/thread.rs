@@ -186,8 +186,8 @@ pub(crate) struct ThreadTail {
 
     /// End when nothing runs and nothing can start by itself
     ///
-    /// The exit code is 0 if the queue is empty. It is 1, and a line says why, if queued turns wait for
-    /// you: the queue is paused, its first turn failed, or its provider refuses it until you resume the
+    /// The exit code is 0 if the queue is empty. It is 1, and without --json a line says why, if queued turns
+    /// wait for you: the queue is paused, its first turn failed, or its provider refuses it until you resume the
     /// queue. It is 1 as well if the running turn asks for an approval and nothing decides it within 5
     /// seconds. A wait that ends by itself, like a back-off, is waited for; a line says until when.
     #[arg(long)]

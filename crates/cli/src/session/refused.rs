@@ -41,11 +41,11 @@ fn of_server(error: &RpcError, params: &Value, words: Words<'_>) -> anyhow::Erro
     let named = |key: &str| params.get(key).and_then(Value::as_str);
     let told = |key: &str| error.data.as_ref()?.get(key)?.as_str();
     // Some calls name an approval; the server then says whose it is.
-    let thread = named("threadId").or_else(|| told("threadId"));
-    let thread = thread.map_or_else(|| "of that approval".to_owned(), words);
+    let thread = named("threadId").or_else(|| told("threadId")).map(words);
     let row = named("queuedTurnId");
-    let told = about_thread(reason, error, &thread)
-        .or_else(|| about_queue(reason, error, &thread, row, words))
+    let told = about_itself(reason, error)
+        .or_else(|| about_thread(reason, error, thread.as_deref()?))
+        .or_else(|| about_queue(reason, error, thread.as_deref()?, row, words))
         .or_else(|| about_input(reason, error));
     match told {
         Some((what, next)) => anyhow!("{what}\n  {next}"),
@@ -120,17 +120,6 @@ fn about_thread(reason: &str, error: &RpcError, thread: &str) -> Told {
             "queue it on a thread of its own with `turnlane queue add --new`".to_owned(),
         ),
         "ownedElsewhere" => owned(thread, told("worker")),
-        "nameInUse" => {
-            let name = told("name").and_then(Value::as_str).unwrap_or("NAME");
-            let other = told("threadId").and_then(Value::as_str).unwrap_or("THREAD");
-            (
-                format!("the name `{name}` is in use by thread {other}"),
-                format!(
-                    "choose another name, or free it with `turnlane thread rename {other} NAME` or \
-                     `turnlane thread archive {other}`"
-                ),
-            )
-        }
         "busy" => (
             format!("a turn runs on thread {thread}"),
             format!(
@@ -146,6 +135,25 @@ fn about_thread(reason: &str, error: &RpcError, thread: &str) -> Told {
             error.message.clone(),
             format!("`turnlane thread show {thread}` shows its turns"),
         ),
+        _ => return None,
+    })
+}
+
+/// Refusals that name what they are about themselves, whatever the call named.
+fn about_itself(reason: &str, error: &RpcError) -> Told {
+    let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
+    Some(match reason {
+        "nameInUse" => {
+            let name = told("name").and_then(Value::as_str)?;
+            let other = told("threadId").and_then(Value::as_str)?;
+            (
+                format!("the name `{name}` is in use by thread {other}"),
+                format!(
+                    "choose another name, or free it with `turnlane thread rename {other} NAME` or \
+                     `turnlane thread archive {other}`"
+                ),
+            )
+        }
         "approvalNotFound" => (
             error.message.clone(),
             "`turnlane approvals list` shows what is open".to_owned(),
@@ -165,7 +173,7 @@ fn about_queue(
     // Of two rows the server names the one that is missing.
     let missing = error.message.rsplit(": ").next();
     let missing = missing.filter(|missing| missing.len() == ID_CHARS);
-    let row = missing.or(row).map_or_else(|| "ROW".to_owned(), words);
+    let row = missing.or(row).map(words);
     let told = |key: &str| error.data.as_ref().and_then(|data| data.get(key));
     Some(match reason {
         "idempotencyConflict" => (
@@ -187,16 +195,25 @@ fn about_queue(
             format!("queue something with `turnlane queue add --thread {thread} PROMPT`"),
         ),
         "queuedTurnNotFound" => (
-            format!("there is no queued turn {row} on thread {thread}"),
+            match row {
+                Some(row) => format!("there is no queued turn {row} on thread {thread}"),
+                None => format!("there is no such queued turn on thread {thread}"),
+            },
             format!(
                 "it may run or have run; `turnlane queue list {thread}` shows what waits, \
                  `turnlane thread show {thread}` what ran"
             ),
         ),
-        "notFailed" => (
-            format!("queued turn {row} has not failed, it waits"),
-            format!("run it now with `turnlane queue start {thread} {row}`"),
-        ),
+        "notFailed" => match row {
+            Some(row) => (
+                format!("queued turn {row} has not failed, it waits"),
+                format!("run it now with `turnlane queue start {thread} {row}`"),
+            ),
+            None => (
+                "that queued turn has not failed, it waits".to_owned(),
+                format!("run the first one now with `turnlane queue start {thread}`"),
+            ),
+        },
         "staleOrder" => (
             "the queue changed meanwhile".to_owned(),
             format!("look with `turnlane queue list {thread}` and repeat the command"),
@@ -301,10 +318,35 @@ mod tests {
             "approvalNotFound",
             "approvalResolved",
         ] {
-            let text = shown(reason, json!({}));
+            let text = shown(reason, json!({"name": "n", "threadId": "O"}));
             assert_eq!(text.lines().count(), 2, "{text}");
         }
         assert_eq!(shown("odd", json!({})), "as the server says");
+    }
+
+    #[test]
+    fn a_refusal_about_an_approval_names_the_thread_that_the_server_names() {
+        let refused = |data: Value| {
+            let error = RpcError {
+                code: -32600,
+                message: "thread O already has an active writer".to_owned(),
+                data: Some(data),
+            };
+            let params = json!({"approvalId": "A", "decision": "accept"});
+            let words = |id: &str| id.to_owned();
+            format!("{:#}", in_words(CallError::Rpc(error), &params, &words))
+        };
+        assert_eq!(
+            refused(json!({"reason": "ownedElsewhere", "threadId": "O",
+                "worker": {"pid": 7, "host": "h"}})),
+            "thread O is in use by process 7 on h\n  do it there, or wait until that process has left the \
+             thread; if it has ended, free the thread with `turnlane thread release O`"
+        );
+        // An older server does not name it; then its own text does.
+        assert_eq!(
+            refused(json!({"reason": "ownedElsewhere"})),
+            "thread O is in use by another process; wait until it has ended, or stop it"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod people;
 use turnlane_testkit::SmallDisk;
 use turnlane_testkit::small_disk::Wanted;
 
-/// A disk that leaves room for the reserve of the store, and then some: work goes on when 64 MiB are
+/// A disk that leaves room for the reserve of the store, and then some: work goes on when 8 MiB are
 /// free.
 async fn disk(module: &'static str, test: &'static str) -> Option<SmallDisk> {
     let wanted = Wanted {

@@ -3,6 +3,7 @@
 //! Each test has a home of its own, in which a link is Codex's program: its processes are known by that
 //! path. `TURNLANE_TEST_CODEX` names the real program; without it these tests say that they were skipped.
 
+mod continued;
 mod deciding;
 mod desk;
 mod kills;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::people::Person;
+use crate::serve::Daemon;
 use crate::{run, shown};
 
 /// The files below a directory that hold this text.
@@ -201,6 +202,71 @@ async fn a_lane_of_a_dead_process_whose_lock_cannot_be_opened_goes_on_by_itself(
     let released = person.json(&["thread", "release", "--yes", "docs"]).await;
     let expected = json!({"threadId": thread, "done": "unowned", "interrupted": false});
     assert_eq!(released, [expected]);
+}
+
+/// The value with this key, wherever it stands.
+fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(members) => {
+            let within = || members.values().find_map(|member| find(member, key));
+            members.get(key).or_else(within)
+        }
+        Value::Array(members) => members.iter().find_map(|member| find(member, key)),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_lane_whose_owner_cannot_be_judged_is_named_and_goes_on_when_it_is_released() {
+    let person = Person::new();
+    let script = person.script();
+    let script = ["--script", script.to_str().unwrap()];
+    let mut first = Daemon::start(&person.home, &script).await;
+    let (thread, row) = person.queued("docs", "hang").await;
+    person.until_running(&thread).await;
+    person.adds(&thread, "say it").await;
+    first.process.kill9().await.unwrap();
+    let directory = person.home.turnlane();
+    for lock in fs::read_dir(directory.join("turnlane.db.workers")).unwrap() {
+        let lock = lock.unwrap().path();
+        fs::remove_file(&lock).unwrap();
+        symlink(&lock, &lock).unwrap();
+    }
+    let store = rusqlite::Connection::open(directory.join("turnlane.db")).unwrap();
+    let elsewhere = store.execute("UPDATE worker SET host = 'another-host'", []);
+    assert_eq!(elsewhere.unwrap(), 1);
+    drop(store);
+
+    let next = Daemon::start(&person.home, &script).await;
+    let named = format!("thread {thread} waits: ");
+    let has = |line: &str| line.contains(&named);
+    let line = next.process.wait_for_stderr_line(has, DEADLINE).await;
+    let line = line.unwrap();
+    let command = format!("turnlane thread release {thread}");
+    assert!(line.contains("WARN") && line.contains(&command), "{line}");
+    assert!(line.contains("another-host"), "{line}");
+
+    let report = run(person.spec(&["doctor", "--json"])).await;
+    assert_eq!(report.status.code(), Some(1), "{}", report.stderr_tail);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let waiting = find(&report, "waitingLanes").unwrap();
+    assert_eq!(waiting[0]["threadId"], thread.as_str(), "{waiting}");
+    let why = waiting[0]["why"].as_str().unwrap();
+    assert!(why.contains("another-host"), "{why}");
+    assert!(person.queue(&thread).await["running"].is_object());
+
+    let released = person.json(&["thread", "release", "--yes", "docs"]).await;
+    let expected = json!({"threadId": thread, "done": "released", "interrupted": true});
+    assert_eq!(released, [expected]);
+    let cut = async || person.queue(&thread).await["blocked"]["queuedTurnId"] == row.as_str();
+    eventually("the turn that was cut", DEADLINE, cut)
+        .await
+        .unwrap();
+    person.json(&["queue", "rm", &thread, &row]).await;
+    person.until_idle(&thread).await;
+    let report = run(person.spec(&["doctor", "--json"])).await;
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(find(&report, "waitingLanes"), Some(&json!([])));
 }
 
 #[tokio::test]

@@ -379,9 +379,11 @@ async fn tail_ends_where_an_approval_is_not_decided() {
     let tail = Following::new(person.spec(&["thread", "tail", "docs", "--until-idle"]));
     let (code, _, stderr) = tail.end().await;
     assert_eq!(code, Some(1), "{stderr}");
+    let directory = person.home.workspace();
+    let directory = directory.display();
     let expected = format!(
-        "the turn waits for a decision\n  decide with `turnlane approvals accept {id}` or \
-         `turnlane approvals decline {id}`\n"
+        "thread docs waits for your approval: rm -r build in {directory}\n  decide with `turnlane approvals accept \
+         {id}` or `turnlane approvals decline {id}`\n"
     );
     assert!(stderr.ends_with(&expected), "{stderr}");
 }

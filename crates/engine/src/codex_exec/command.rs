@@ -27,6 +27,12 @@ const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// Bytes of one argument; the system takes no more than 128 KiB.
 const ARGUMENT_BYTES_MAX: usize = 120 * 1024;
 
+/// The prompt of a continued turn. `codex exec` takes no turn without one; the message of the turn that
+/// was cut, and what was done about it, are in Codex's history.
+const CONTINUE: &str = "The server stopped while you worked on the previous message. Continue that work \
+    from where it stood. Do not repeat steps that are done; a command that ran at that moment may have \
+    run in part.";
+
 /// A turn that `codex exec` cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
@@ -71,8 +77,14 @@ pub(super) fn prepare(
     bypass: bool,
     temporary: PathBuf,
 ) -> Result<ExecCommand, CommandError> {
-    if request.kind != TurnKind::Turn {
-        return Err(unsupported("run turns without input"));
+    match (request.kind, thread_id) {
+        (TurnKind::Turn, _) | (TurnKind::Continue, Some(_)) => {}
+        (TurnKind::Continue, None) => {
+            return Err(unsupported(
+                "continue a turn whose Codex thread is not known",
+            ));
+        }
+        (TurnKind::Compact, _) => return Err(unsupported("run turns without input")),
     }
     let settings = &request.settings;
     let mut command = ExecCommand {
@@ -142,7 +154,10 @@ pub(super) fn prompt(request: &TurnRequest) -> Result<String, CommandError> {
             }
         }
     }
-    let input = texts.join("\n");
+    let input = match request.kind {
+        TurnKind::Continue => CONTINUE.to_owned(),
+        TurnKind::Turn | TurnKind::Compact => texts.join("\n"),
+    };
     let context = request.context.iter().map(String::as_str);
     let parts: Vec<_> = context.chain([input.as_str()]).collect();
     Ok(parts.join("\n\n"))

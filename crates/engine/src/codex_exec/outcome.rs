@@ -93,6 +93,8 @@ fn ended_by_us(end: &ProcessEnd<'_>, cause: EndCause) -> TurnOutcome {
     match cause {
         EndCause::Cancelled => TurnOutcome {
             accepted: taken,
+            // A process that was killed may not have written down what it did.
+            outcome_known: end.status.is_some_and(|status| status.signal.is_none()),
             ..TurnOutcome::interrupted()
         },
         EndCause::FirstEventLimit if !end.has_output => refused(failure(

@@ -102,10 +102,14 @@ impl ErrorObject {
 
     /// A thread that another live worker owns.
     pub fn owned_elsewhere(id: &str, owner: &Owner) -> Self {
-        let message = format!("thread {} already has an active writer", quoted(id));
+        let id = quoted(id);
+        let message = format!("thread {id} already has an active writer");
         let worker = json!({"id": owner.id, "pid": owner.pid, "host": owner.host,
             "endpoint": owner.endpoint});
-        refused(Reason::OwnedElsewhere, message).with("worker", worker)
+        // Calls about an approval do not name the thread.
+        refused(Reason::OwnedElsewhere, message)
+            .with("threadId", id)
+            .with("worker", worker)
     }
 
     /// A name that another thread has; `other` is that thread.

@@ -175,6 +175,7 @@ fn take_over(
     let open = approvals(db, ApprovalQuery::OpenOf(thread))?;
     let active = lane.active;
     let mut asks = false;
+    let mut cut = None;
     lane.owner = None;
     lane.fence.0 += 1;
     match active {
@@ -183,17 +184,20 @@ fn take_over(
             let row = find_row(db, thread, id)?;
             let row = row.ok_or(Fault::Refused(StoreError::RowNotFound(id)))?;
             let turn = find_turn(db, thread, row.turn)?;
+            let engine = find_thread(db, thread)?.engine;
             let decision = recover.deciding.decide(Found {
                 thread,
-                engine: &find_thread(db, thread)?.engine,
+                engine: &engine,
                 row: &row,
                 turn: turn.as_ref(),
             });
             if decision.row == FoundFate::Leave {
                 if db.tells_first(thread) {
-                    tracing::info!(
-                        "thread {thread} waits: its turn belongs to an engine that this worker does \
-                         not run, and only a worker with that engine can tell what became of it"
+                    tracing::warn!(
+                        "thread {thread} waits: a worker died under its turn, and only the engine \
+                         `{engine}`, which this process does not run, can tell what became of the \
+                         turn; start `turnlane serve` with that engine, or end the wait with \
+                         `turnlane thread release {thread}`"
                     );
                 }
                 return Ok(None);
@@ -203,12 +207,16 @@ fn take_over(
                 lane.owner = Some(db.me);
             }
             apply(db, &mut lane, row, turn.as_ref(), &decision, recover.at_ms)?;
+            if let Some(turn) = turn.filter(|turn| turn.status == TurnStatus::InProgress && !asks) {
+                cut = find_turn(db, thread, turn.id)?;
+            }
         }
     }
     lane.save(db)?;
     Ok(Some(RecoveredLane {
         thread,
         row: active,
+        turn: cut,
         grip: asks.then(|| lane.grip()),
         lane: lane.view(db)?,
         resolved: now_resolved(db, open)?,

@@ -44,7 +44,7 @@ fn finding(limit: u64, who: &str) -> Finding {
         return Finding::new(Mark::Yes, "limit", format!("{who} may open {limit}"));
     }
     let text =
-        format!("{who} may open {limit}: commands of agents fail, {OPEN_FILES_MIN} are needed");
+        format!("{who} may open {limit}: commands of agents may fail, {OPEN_FILES_MIN} are needed");
     Finding::new(Mark::Fix, "limit", text).next(
         "type `ulimit -n 1024` in the shell that starts turnlane, or set LimitNOFILE=1024 in the \
          systemd unit of the daemon, and start the daemon again",

@@ -11,15 +11,13 @@ use std::path::Path;
 
 use serde_json::json;
 use turnlane_protocol::method::ServerStatusAnswer;
+use turnlane_store::sqlite::ROOM_NEEDED_BYTES;
 
 use super::{Finding, Mark, Part, daemon, database};
 use crate::assembly::DATABASE;
 use crate::home::{self, trust};
 use crate::shown::Screen;
 use crate::shown::text::quoted;
-
-/// With less than this nothing new is taken in soon.
-const FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// The findings, and what the daemon says of itself where one answers.
 pub(super) async fn look(screen: &Screen) -> (Vec<Part>, Option<ServerStatusAnswer>) {
@@ -77,8 +75,8 @@ fn directory(part: &mut Part, home: &Path) {
     let free =
         rustix::fs::statvfs(writable).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let found = match free {
-        Ok(free) if free < FREE_BYTES_MIN => {
-            let (free, needed) = (bytes(free), bytes(FREE_BYTES_MIN));
+        Ok(free) if free < ROOM_NEEDED_BYTES => {
+            let (free, needed) = (bytes(free), bytes(ROOM_NEEDED_BYTES));
             Finding::new(Mark::Fix, "room", format!("{free} are free")).next(format!(
                 "free some space, to at least {needed}: with none nothing new is taken in"
             ))

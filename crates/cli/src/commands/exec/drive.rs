@@ -188,10 +188,14 @@ impl Drive {
                     None => break self.closed(),
                 },
                 () = until(wake), if wake.is_some() => {
-                    // A server that does not answer does not hold up a signal.
+                    let lost = daemon::lost(self.daemon.as_ref());
+                    // A server that does not answer does not hold up a signal, and a look at one that is
+                    // gone does not hold up the look for the next: the call would wait for it.
                     let last = tokio::select! {
-                        last = self.woken() => last,
+                        biased;
                         caught = signals.next() => self.signalled(caught),
+                        last = self.woken() => last,
+                        () = lost => None,
                     };
                     if let Some(last) = last {
                         break last;
@@ -342,6 +346,9 @@ impl Drive {
         }
         if due(self.timers.look) {
             self.timers.look = Some(now + POLL);
+            if self.daemon.as_ref().is_some_and(DaemonWatch::is_lost) {
+                return None;
+            }
             return self.look().await;
         }
         None

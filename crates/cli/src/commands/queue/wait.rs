@@ -6,12 +6,14 @@
 //! It follows the thread for events and looks at what is stored after each one that may matter, so an
 //! event that was missed delays nothing longer than the next one.
 
+use std::convert::Infallible;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use turnlane::{EventBody, EventStream, Filter};
+use tokio::sync::watch;
+use turnlane::{Connection, EventBody, EventStream, Filter};
 use turnlane_protocol::queue::{QueueState, QueuedTurn, QueuedTurnStatus};
 use turnlane_protocol::turn::{Turn, TurnStatus};
 
@@ -34,8 +36,11 @@ pub(super) async fn run(session: &Session, args: &QueueWait) -> anyhow::Result<E
         thread,
         asked: Vec::new(),
     };
+    let connection = session.client().connection();
     tokio::select! {
         biased;
+        // Beside everything: also a call that waits for the server says why it waits.
+        never = tell_losses(connection) => match never {},
         _ = interrupted.recv() => {
             note(&format!(
                 "\nleft; it goes on. `turnlane thread tail {}` shows what happens",
@@ -45,6 +50,27 @@ pub(super) async fn run(session: &Session, args: &QueueWait) -> anyhow::Result<E
         }
         done = wait.whole() => done,
     }
+}
+
+/// Says each time that the connection is lost, and when it is there again. Never ends.
+async fn tell_losses(mut connection: watch::Receiver<Connection>) -> Infallible {
+    let mut is_lost = false;
+    while connection.changed().await.is_ok() {
+        let now = connection.borrow_and_update().clone();
+        match now {
+            // Later tries are no news.
+            Connection::Reconnecting { attempt: 1, .. } => {
+                is_lost = true;
+                note("the connection to the server was lost; looking for it");
+            }
+            Connection::Ready { .. } if is_lost => {
+                is_lost = false;
+                note("the connection is there again");
+            }
+            _ => {}
+        }
+    }
+    std::future::pending().await
 }
 
 /// The row that is meant, among those that wait and those that have become turns.
@@ -84,6 +110,15 @@ struct Wait<'a> {
     asked: Vec<Value>,
 }
 
+/// Whether the server must be asked to tell what happens on the thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Follow {
+    /// This connection asked before.
+    Already,
+    /// The connection is new.
+    Anew,
+}
+
 impl Wait<'_> {
     async fn whole(&mut self) -> anyhow::Result<ExitCode> {
         // First, so that no event after the first look is missed.
@@ -94,19 +129,39 @@ impl Wait<'_> {
         if let Some(text) = self.session.nobody_runs_it() {
             bail!("{text}\n  start one and repeat the command");
         }
-        self.follow().await?;
+        let mut followed = None;
         loop {
-            if let Some(code) = self.look().await? {
-                return Ok(code);
+            let generation = self.generation();
+            let follow = if followed.is_some() && followed == generation {
+                Follow::Already
+            } else {
+                Follow::Anew
+            };
+            match self.follow_and_look(follow).await {
+                Ok(Some(code)) => return Ok(code),
+                Ok(None) => followed = generation,
+                // The connection was lost under the call; the next one says how the row stands.
+                Err(_) if self.generation() != generation => {}
+                Err(error) => return Err(error),
             }
             self.next(&mut events).await?;
         }
     }
 
-    async fn follow(&self) -> anyhow::Result<()> {
-        let params = json!({"threadId": self.thread, "excludeTurns": true});
-        let _: Value = self.session.ask("thread/resume", params).await?;
-        Ok(())
+    async fn follow_and_look(&mut self, follow: Follow) -> anyhow::Result<Option<ExitCode>> {
+        if follow == Follow::Anew {
+            let params = json!({"threadId": self.thread, "excludeTurns": true});
+            let _: Value = self.session.ask("thread/resume", params).await?;
+        }
+        self.look().await
+    }
+
+    /// Which connection calls are sent on; none while it is lost.
+    fn generation(&self) -> Option<u64> {
+        match &*self.session.client().connection().borrow() {
+            Connection::Ready { generation } => Some(*generation),
+            _ => None,
+        }
     }
 
     /// Waits for an event after which something may have changed.
@@ -124,7 +179,7 @@ impl Wait<'_> {
                 | EventBody::Queue(_)
                 | EventBody::ThreadGone => return Ok(()),
                 EventBody::Unknown(raw) if raw.method == "approval/changed" => return Ok(()),
-                EventBody::Reconnected { .. } => return self.follow().await,
+                EventBody::Reconnected { .. } => return Ok(()),
                 EventBody::TooSlow => {
                     *events = self.session.client().events(Filter::all());
                     return Ok(());

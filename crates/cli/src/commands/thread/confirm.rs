@@ -20,7 +20,7 @@ pub(crate) async fn declined(
 ) -> anyhow::Result<Option<ExitCode>> {
     if !io::stdin().is_terminal() {
         bail!(
-            "the command asks before it does this, and standard input is no terminal\n  \
+            "the command asks first, and standard input is no terminal: {question}\n  \
              repeat the command with --yes, or {instead}"
         );
     }

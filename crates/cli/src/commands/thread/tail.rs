@@ -18,6 +18,7 @@ use turnlane::{Connection, Event, EventBody, EventStream, Filter};
 use turnlane_protocol::queue::{QueueState, QueuedTurn};
 use turnlane_runtime::{Clock as _, SystemClock};
 
+use super::about;
 use super::live::Live;
 use super::show::last_turns;
 use crate::args::ThreadTail;
@@ -239,12 +240,13 @@ impl Tail<'_> {
         Ok(Rest::Over(ExitCode::FAILURE))
     }
 
-    /// A running turn goes on, unless it waits for a decision that nobody makes.
+    /// A running turn goes on, unless it waits for an approval that no client decides.
     async fn rest_of_running(&mut self) -> anyhow::Result<Rest> {
         let params = json!({"threadId": self.thread});
         let (open, _) = self.session.list("approval/list", params, Some(1)).await?;
-        let id = open.first().and_then(|open| open["approvalId"].as_str());
-        let Some(id) = id else {
+        let first = open.first();
+        let id = first.and_then(|open| open["approvalId"].as_str());
+        let (Some(id), Some(first)) = (id, first) else {
             self.undecided = None;
             return Ok(Rest::GoesOn);
         };
@@ -259,8 +261,10 @@ impl Tail<'_> {
         if self.live.screen.form == Form::People {
             self.live.end_line();
             note(&format!(
-                "the turn waits for a decision\n  decide with `turnlane approvals accept {id}` or \
-                 `turnlane approvals decline {id}`",
+                "thread {thread} waits for your approval: {what}\n  decide with `turnlane approvals \
+                 accept {id}` or `turnlane approvals decline {id}`",
+                thread = self.session.word(&self.thread),
+                what = about(first),
                 id = short(id)
             ));
         }

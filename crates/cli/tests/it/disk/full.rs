@@ -80,7 +80,7 @@ async fn warned(client: &mut TestClient, text: &str) {
 }
 
 const FULL: &str =
-    "the disk is full: what runs is recorded, and nothing new is taken in until there is room";
+    "the disk is full: what runs is recorded, and nothing new is taken in until 8 MiB are free";
 const ROOM: &str = "there is room on the disk again: queued turns go on";
 
 #[tokio::test]
@@ -120,7 +120,10 @@ async fn on_a_full_disk_nothing_is_lost_ends_are_recorded_and_work_goes_on_by_it
     let said = |line: &str| line.contains(FULL);
     let said = daemon.process.wait_for_stderr_line(said, DEADLINE);
     said.await.unwrap();
-    let full = (503, "not ready: the disk is full".to_owned());
+    let full = (
+        503,
+        "not ready: the disk is full; 8 MiB must be free".to_owned(),
+    );
     assert_eq!(get(&daemon.url, "/readyz", "").await, full);
 
     // What only makes the queue smaller works, and the turn that runs ends as it would.
@@ -206,4 +209,32 @@ async fn a_server_on_stdio_refuses_new_work_on_a_full_disk_until_there_is_room()
     drained(client, &id).await;
     let texts: Vec<&str> = added.iter().map(String::as_str).collect();
     assert_eq!(turns(client, &id).await, all(&texts, "completed"));
+}
+
+#[tokio::test]
+async fn work_goes_on_as_soon_as_the_room_that_the_warning_names_is_free() {
+    let test = "work_goes_on_as_soon_as_the_room_that_the_warning_names_is_free";
+    let Some(disk) = disk(module_path!(), test).await else {
+        return;
+    };
+    let served = Served::new(|_| Reply::text("ok")).await;
+    let daemon = Daemon::start(&served.home, &[]).await;
+    let mut client = daemon.unix().await;
+    let id = thread(&mut client, &served.work(), json!({})).await;
+    let lane = json!({"threadId": id});
+    ok(&mut client, "thread/queue/pause", lane.clone()).await;
+    disk.fill().unwrap();
+    let (mut added, not_added, error) = add_until_full(&mut client, &id).await;
+    assert_eq!(error["data"]["reason"], "diskFull", "{error}");
+    warned(&mut client, FULL).await;
+    disk.fill().unwrap();
+    disk.free_bytes(12 << 20).unwrap();
+    warned(&mut client, ROOM).await;
+    assert_eq!(get(&daemon.url, "/readyz", "").await.0, 200);
+    ok(&mut client, "thread/queue/add", row(&id, &not_added)).await;
+    added.push(not_added);
+    ok(&mut client, "thread/queue/resume", lane).await;
+    drained(&mut client, &id).await;
+    let texts: Vec<&str> = added.iter().map(String::as_str).collect();
+    assert_eq!(turns(&mut client, &id).await, all(&texts, "completed"));
 }

@@ -92,9 +92,14 @@ impl World {
             .current_dir(self.home.workspace())
     }
 
+    /// A daemon with these arguments.
+    pub(super) fn serve_spec(&self, arguments: &[&str]) -> ProcessSpec {
+        self.equipped(serve::spec(&self.home, arguments))
+    }
+
     /// A daemon that dies at a crash point, if one is named.
     pub(super) async fn daemon(&self, point: Option<&str>) -> Daemon {
-        let mut spec = self.equipped(serve::spec(&self.home, &[]));
+        let mut spec = self.serve_spec(&[]);
         if let Some(point) = point {
             spec = spec.env("TURNLANE_CRASH_AT", point);
         }

@@ -31,10 +31,23 @@ async fn ends_holds_and_approvals_are_one_line_each_without_a_prompt() {
     person.until_idle(&thread).await;
     let line = sees("a turn completed".to_owned()).await;
     assert!(line.contains(&thread), "{line}");
+    for part in ["docs", "duration_ms=", "input_tokens=", "output_tokens="] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+
+    let (failing, _) = person.queued("failing", &format!("refuse {PRIVATE}")).await;
+    let line = sees(format!("a turn failed thread={failing}")).await;
+    assert!(line.contains("WARN"), "{line}");
+    assert!(line.contains("error=\"bad_request\""), "{line}");
+
+    person.json(&["queue", "pause", &failing]).await;
+    let line = sees(format!("a lane is held thread={failing}")).await;
     assert!(
-        line.contains("docs") && line.contains("duration_ms="),
+        line.contains("WARN") && line.contains("why=\"paused\""),
         "{line}"
     );
+    let next = format!("turnlane queue resume {failing}");
+    assert!(line.contains(&next), "{line}");
 
     let (held, _) = person.queued("held", &format!("limit {PRIVATE}")).await;
     let line = sees(format!("a lane is held thread={held}")).await;
@@ -71,6 +84,59 @@ async fn ends_holds_and_approvals_are_one_line_each_without_a_prompt() {
     daemon.signal(Signal::TERM);
     daemon.process.wait(DEADLINE).await.unwrap();
     assert!(!daemon.process.stderr_tail().contains(PRIVATE));
+}
+
+/// The line with this text in the log of a daemon.
+async fn line_of(daemon: &Daemon, text: &str) -> String {
+    let has = |line: &str| line.contains(text);
+    let line = daemon.process.wait_for_stderr_line(has, DEADLINE).await;
+    line.unwrap_or_else(|_| panic!("no {text}: {}", daemon.process.stderr_tail()))
+}
+
+#[tokio::test]
+async fn a_hold_after_a_crash_or_a_failed_start_is_one_line() {
+    let person = Person::new();
+    let mut first = daemon(&person).await;
+    let (cut, _) = person
+        .queued("cut-off", &format!("hang on {PRIVATE}"))
+        .await;
+    let working = async || person.queue(&cut).await["running"].is_object();
+    eventually("a turn", DEADLINE, working).await.unwrap();
+    let (damaged, row) = person
+        .queued("damaged", &format!("hang about {PRIVATE}"))
+        .await;
+    let working = async || person.queue(&damaged).await["running"].is_object();
+    eventually("another turn", DEADLINE, working).await.unwrap();
+    let behind = person.adds(&damaged, "say it").await;
+    first.process.kill9().await.unwrap();
+    let store = rusqlite::Connection::open(person.home.turnlane().join("turnlane.db")).unwrap();
+    let damage = "UPDATE queued_turn SET params = CAST('{\"input\": [' AS BLOB) WHERE id = ?1";
+    assert_eq!(store.execute(damage, [&behind]).unwrap(), 1);
+    drop(store);
+
+    let next = daemon(&person).await;
+    for thread in [&cut, &damaged] {
+        let line = line_of(&next, &format!("a turn was interrupted thread={thread}")).await;
+        assert!(line.contains("error=\"interrupted\""), "{line}");
+        assert!(line.contains("duration_ms="), "{line}");
+        let line = line_of(&next, &format!("a lane is held thread={thread}")).await;
+        assert!(
+            line.contains("WARN") && line.contains("why=\"failed\""),
+            "{line}"
+        );
+        let retry = format!("turnlane queue retry {thread}");
+        assert!(line.contains(&retry), "{line}");
+    }
+
+    // Without the row that the crash left, the damaged one is the head.
+    person.json(&["queue", "rm", &damaged, &row]).await;
+    let held = format!("a lane is held thread={damaged}");
+    let twice = async || next.process.stderr_tail().matches(&held).count() == 2;
+    let what = "a line about the row that cannot start";
+    eventually(what, DEADLINE, twice).await.unwrap();
+    let blocked = person.queue(&damaged).await["blocked"].clone();
+    assert_eq!(blocked["queuedTurnId"], behind.as_str(), "{blocked}");
+    assert!(!next.process.stderr_tail().contains(PRIVATE));
 }
 
 #[tokio::test]

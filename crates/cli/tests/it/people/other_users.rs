@@ -4,7 +4,7 @@
 //! aloud.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 
 use tempfile::TempDir;
 use turnlane_testkit::wait::DEADLINE;
@@ -29,6 +29,9 @@ impl OtherUser {
         let other = Self { directory };
         fs::create_dir(other.path("home")).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_turnlane"), other.path("turnlane")).unwrap();
+        // A binary that was built under a strict umask is for its owner alone.
+        let everyone = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(other.path("turnlane"), everyone).unwrap();
         for path in [other.directory.path().to_owned(), other.path("home")] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use turnlane_testkit::wait::{DEADLINE, within};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::{Following, Person};
 
@@ -135,7 +135,7 @@ async fn a_run_ends_soon_after_its_daemon_was_killed_and_says_what_to_do() {
     assert_eq!(code, Some(1), "{stderr}");
     let thread = thread.as_str().unwrap();
     for part in [
-        "the daemon has ended and the turn was cut off; it does not run again by itself",
+        "the daemon has ended while the turn ran; the turn does not run again by itself",
         "`turnlane serve --detach`",
         &format!("`turnlane thread show {thread}`"),
     ] {
@@ -145,4 +145,56 @@ async fn a_run_ends_soon_after_its_daemon_was_killed_and_says_what_to_do() {
     let shown = person.json(&["thread", "show", thread]).await.remove(0);
     assert_eq!(shown["turns"][0]["status"], "interrupted");
     assert_eq!(shown["queue"]["depth"], 0);
+}
+
+#[tokio::test]
+async fn a_turn_that_was_still_queued_for_a_client_ends_with_its_daemon() {
+    let person = Person::new();
+    let mut daemon = person.daemon().await;
+    let (thread, _) = person.queued("docs", "hang on").await;
+    person.until_running(&thread).await;
+    let flags = [
+        "exec",
+        "--skip-git-repo-check",
+        "resume",
+        &thread,
+        "and more",
+    ];
+    let mut run = Following::new(person.spec(&flags));
+    drop(run.process.take_stdin());
+    let queued = async || person.queue(&thread).await["depth"] == 1;
+    let what = "the turn behind the running one";
+    eventually(what, DEADLINE, queued).await.unwrap();
+    daemon.kill9().await.unwrap();
+    says(&run, "the daemon has ended; waiting for the next one").await;
+    let _daemon = person.daemon().await;
+    let (code, _, stderr) = within("its end", DEADLINE, run.end()).await.unwrap();
+    assert_eq!(code, Some(1), "{stderr}");
+    let text = "the queued turn was removed before it began";
+    assert!(stderr.contains(text), "{stderr}");
+    // Only the turn that was cut is left: a turn that its client waits for goes with its daemon.
+    let queue = person.queue(&thread).await;
+    assert_eq!(queue["depth"], 1, "{queue}");
+    assert!(!queue["data"].to_string().contains("and more"), "{queue}");
+}
+
+#[tokio::test]
+async fn a_wait_for_a_row_says_that_its_daemon_is_gone_and_goes_on_with_the_next() {
+    let person = Person::new();
+    let mut daemon = person.daemon().await;
+    let (_, row) = person.queued("docs", "clean up").await;
+    person.asked().await;
+    let wait = Following::new(person.spec(&["queue", "wait", "docs", &row]));
+    says(&wait, "needs approval").await;
+    daemon.kill9().await.unwrap();
+    says(
+        &wait,
+        "the connection to the server was lost; looking for it",
+    )
+    .await;
+    let _daemon = person.daemon().await;
+    let (code, stdout, stderr) = within("its end", DEADLINE, wait.end()).await.unwrap();
+    assert!(stderr.contains("the connection is there again"), "{stderr}");
+    assert_eq!(code, Some(1), "{stdout} {stderr}");
+    assert!(stdout.contains("failed"), "{stdout}");
 }

@@ -164,7 +164,10 @@ async fn on_a_full_disk_it_is_not_ready_until_there_is_room_again() {
     assert_eq!(error["data"]["reason"], "diskFull", "{error}");
     assert_eq!(
         get(&daemon.url, "/readyz", "").await,
-        (503, "not ready: the disk is full".to_owned())
+        (
+            503,
+            "not ready: the disk is full; 8 MiB must be free".to_owned()
+        )
     );
     assert_eq!(get(&daemon.url, "/healthz", "").await.0, 200);
     assert_eq!(daemon.metric("turnlane_store_writable").await, 0);

@@ -241,6 +241,7 @@ fn settings_that_codex_exec_cannot_honour_are_refused() {
         unsupported.clone(),
     );
     refused(&|r| r.kind = TurnKind::Compact, unsupported.clone());
+    // Without a thread of Codex there is nothing to go on from.
     refused(&|r| r.kind = TurnKind::Continue, unsupported.clone());
     let read_only = SandboxPolicy::ReadOnly {
         network_access: true,
@@ -286,4 +287,22 @@ fn settings_that_codex_exec_cannot_honour_are_refused() {
     refused(&program, ErrorKind::Unsupported);
     let long = |r: &mut TurnRequest| r.settings.developer_instructions = Some("x".repeat(200_000));
     refused(&long, ErrorKind::BadRequest);
+}
+
+#[test]
+fn a_continued_turn_resumes_the_thread_and_says_that_the_work_goes_on() {
+    let mut continued = request();
+    continued.kind = TurnKind::Continue;
+    continued.input.clear();
+    let command = prepared(&continued, Some("th-1")).unwrap();
+    let args: Vec<_> = command
+        .args
+        .iter()
+        .map(|arg| arg.to_str().unwrap())
+        .collect();
+    let resume = args.iter().position(|arg| *arg == "resume").unwrap();
+    assert_eq!(args[resume..], ["resume", "th-1", "-"]);
+    assert!(command.prompt.starts_with("The server stopped while"));
+    // A worker that dies under it finds it in Codex's history by the same text.
+    assert_eq!(prompt(&continued).unwrap(), command.prompt);
 }

@@ -125,6 +125,11 @@ fn a_cancelled_turn_is_interrupted() {
     assert_eq!(interrupted(&[]), Accepted::Unknown);
     let said = json!({"type": "turn.failed", "error": {"message": "m", "kind": "interrupted"}});
     assert_eq!(interrupted(&[thread(), turn(), said]), Accepted::Yes);
+    // A child that ended by itself wrote its history to the end; a killed one may not have.
+    let mut ending = Ending::new(1, &[thread(), turn()]).by(EndCause::Cancelled);
+    assert!(ending.decide().outcome_known);
+    ending.signal = Some(9);
+    assert!(!ending.decide().outcome_known);
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Actor {
             self.finish(done);
             self.apply_events().await;
         }
-        self.leave_undecided(why);
+        self.leave_undecided();
         self.close_engines().await;
         self.tell_unloaded(why);
         for (op, reply) in std::mem::take(&mut self.closes) {

@@ -16,7 +16,7 @@ use super::Actor;
 use super::results::Done;
 use crate::ids;
 use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
-use crate::lane::fate::{self, Ended, WorkerStop};
+use crate::lane::fate::{self, Ended, HandOver, WorkerStop};
 use crate::lane::rows;
 use crate::lane::turn::{BegunBy, RunningTurn};
 use crate::logins;
@@ -131,13 +131,17 @@ impl Actor {
         };
         let engine = self.shared.engines.get(&running.accepted.thread.engine);
         let foreign = engine.is_some_and(|engine| engine.capabilities().foreign);
+        let continues = engine.is_some_and(|engine| engine.continues());
+        if foreign && continues && !self.forced && is_in_foreign_history(running) {
+            return WorkerStop::Graceful;
+        }
         if running.begun_by == BegunBy::DeadWorker || foreign && is_cut_off(running) {
             return WorkerStop::Foreign(running.hand_over);
         }
         match running.cancelled {
             Some(CancelWhy::Shutdown) if self.forced => WorkerStop::Forced,
             Some(CancelWhy::Shutdown) => {
-                if engine.is_some_and(|engine| engine.continues()) {
+                if continues {
                     WorkerStop::Graceful
                 } else {
                     WorkerStop::GracefulWithoutHistory
@@ -180,6 +184,20 @@ fn is_cut_off(running: &RunningTurn) -> bool {
         Some(CancelWhy::Interrupt | CancelWhy::Timeout) => false,
         None => !running.cancelled_by_answer && running.outcome.as_ref().is_some_and(lost),
     }
+}
+
+/// Returns true if the stop of the worker cut a turn of a foreign engine, and that engine says that it had
+/// taken the turn and has ended it: then its history has the message and what was done about it.
+fn is_in_foreign_history(running: &RunningTurn) -> bool {
+    let is_recorded = |outcome: &TurnOutcome| {
+        outcome.status == OutcomeStatus::Interrupted
+            && outcome.accepted == Accepted::Yes
+            && outcome.outcome_known
+    };
+    running.begun_by != BegunBy::DeadWorker
+        && running.cancelled == Some(CancelWhy::Shutdown)
+        && running.hand_over == HandOver::Sent
+        && running.outcome.as_ref().is_some_and(is_recorded)
 }
 
 /// How the turn ended, seen by the lane: an engine that was told to stop and did not complete was

@@ -23,9 +23,7 @@ use turnlane_store::{StoreError, crash};
 use super::Actor;
 use super::completion::{EndedTurn, ended_turn};
 use super::results::Done;
-use crate::lane::event::{
-    AfterInterrupt, AfterReconcile, Committed, EndHow, Event, FailedOp, Unload,
-};
+use crate::lane::event::{AfterInterrupt, AfterReconcile, Committed, EndHow, Event, FailedOp};
 use crate::lane::fate::HandOver;
 use crate::lane::reconcile::{self, UndecidedTurn};
 use crate::lane::recovery::{EngineDoubt, after_asking};
@@ -230,10 +228,13 @@ impl Actor {
     }
 
     /// The lane's task ends; a turn that is not decided is left to the next worker.
-    pub(super) fn leave_undecided(&mut self, why: Unload) {
+    pub(super) fn leave_undecided(&mut self) {
         self.asking = None;
         if self.asked.take().is_some() || self.undecided.take().is_some() {
-            tracing::info!(thread = %self.thread, ?why, "a dead worker's turn is left undecided");
+            tracing::warn!(
+                thread = %self.thread,
+                "a dead worker's turn is not decided yet; the next `turnlane serve` asks its engine again"
+            );
             self.shared.undecided.settled(self.thread);
         }
     }

@@ -15,6 +15,7 @@ use super::answers::Pending;
 use super::effects::{Asked, Attempt};
 use crate::error::Error;
 use crate::ids;
+use crate::journal;
 use crate::lane::command::{QueueDone, StartAnswer};
 use crate::lane::event::Unload;
 use crate::lane::event::{
@@ -226,6 +227,7 @@ impl Actor {
         }
         self.claimed = None;
         self.claimed_for = None;
+        journal::could_not_start(&self.shared, self.thread, &refused);
         Committed::Refused(self.saw(refused.lane))
     }
 
@@ -258,6 +260,7 @@ impl Actor {
                 }
                 self.claimed = None;
                 self.blocked = None;
+                journal::could_not_start(&self.shared, self.thread, &refused);
                 Committed::Unclaimed(self.saw(refused.lane))
             }
             Err(error) => self.failed(None, FailedOp::Closing, error),

@@ -18,6 +18,7 @@ use turnlane_store::turn::AcceptedTurn;
 use super::Actor;
 use super::completion::EndedTurn;
 use crate::ids;
+use crate::journal;
 use crate::lane::approvals::Open;
 use crate::lane::rows;
 use crate::notice::NoticeBody;
@@ -201,8 +202,8 @@ impl Actor {
                 turn_id: turn.id,
             }));
         }
-        // Watchers as well: they log and count what ended, whether or not a client follows.
-        self.tell_all(ServerNotification::TurnCompleted(TurnCompleted {
+        journal::turn_ended(&self.shared, thread_id, &turn);
+        self.tell_said(ServerNotification::TurnCompleted(TurnCompleted {
             thread_id,
             turn: Box::new(turn),
             output_valid: None,

@@ -53,6 +53,11 @@ impl DaemonWatch {
         }
     }
 
+    /// Whether the connection is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// Whether no daemon was there when the socket was asked last.
     fn has_ended(&self) -> bool {
         self.lost.is_some_and(|lost| lost.has_ended)
@@ -67,6 +72,20 @@ pub(super) async fn changed(watch: Option<&mut DaemonWatch>) {
     if watch.connection.changed().await.is_err() {
         // The client is closed, and its events end as well.
         std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until the connection is lost; for ever where no daemon is watched.
+pub(super) fn lost(watch: Option<&DaemonWatch>) -> impl Future<Output = ()> + use<> {
+    let connection = watch.map(|watch| watch.connection.clone());
+    async move {
+        let is_lost = |now: &Connection| matches!(now, Connection::Reconnecting { .. });
+        if let Some(mut connection) = connection
+            && connection.wait_for(is_lost).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
     }
 }
 
@@ -131,9 +150,9 @@ impl Drive {
         }
         let thread = &self.primary.thread;
         format!(
-            "the daemon has ended and the turn was cut off; it does not run again by itself\n  \
-             start a daemon with `turnlane serve --detach`, look with `turnlane thread show {thread}`, \
-             and go on with `turnlane exec resume {thread} PROMPT`"
+            "the daemon has ended while the turn ran; the turn does not run again by itself\n  \
+             start a daemon with `turnlane serve --detach`, see with `turnlane thread show {thread}` how \
+             far the turn came, and go on with `turnlane exec resume {thread} PROMPT`"
         )
     }
 }
