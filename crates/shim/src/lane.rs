@@ -22,7 +22,7 @@ pub(crate) use self::commands::{CommandFailure, queue};
 pub(crate) use self::read::{
     EXHAUSTED, QueueLook, client_id, message_name, split_attempt, turn_end,
 };
-pub(crate) use self::submit::{Draft, Submission};
+pub(crate) use self::submit::{Draft, Submission, Unanswered};
 use crate::error::LaneError;
 use crate::options::{OnBlock, OnUnknown, Options};
 

@@ -15,6 +15,7 @@ mod delivery;
 mod ending;
 mod hub;
 mod notices;
+mod submissions;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -33,15 +34,16 @@ use turnlane::{Client, Event as Notice, EventStream, Usage};
 use self::delivery::Deliveries;
 use self::ending::{Cause, Ending, Step};
 use self::hub::Hub;
+use self::submissions::{NumberedMessage, Submissions};
 use crate::capture::{Capture, Speaker};
 use crate::channel::{Arrival, Channel, Closed, Connection, Inbound, Transport};
 use crate::error::{Exit, LaneError};
-use crate::lane::{Attached, CommandFailure, Lane, QueueLook, Submission};
+use crate::lane::{Attached, CommandFailure, Lane, QueueLook, Submission, Unanswered};
 use crate::log_file::LogFile;
 use crate::options::{OnDisconnect, Options, ServerKind};
 use crate::preserve::Preserved;
 use crate::receipts::ReceiptsFile;
-use crate::state::{EngineHealth, Input, Machine, MessageName, TurnEnd};
+use crate::state::{EngineHealth, Input, Machine, TurnEnd};
 use crate::stats::Stats;
 use crate::wire::{BadCommand, Event, parse};
 
@@ -72,11 +74,11 @@ enum Done {
     Linked(Result<Server, Exit>),
     Attached(Result<Box<Attached>, LaneError>),
     Submitted {
-        message: MessageName,
-        origin: Origin,
-        client_data: Option<Value>,
-        submission: Submission,
+        message: Box<NumberedMessage>,
+        result: Result<Submission, Unanswered>,
     },
+    /// The pause after an unanswered add has passed.
+    RepeatSubmissions,
     /// The fate of a row whose turn failed.
     Looked {
         end: Box<TurnEnd>,
@@ -187,6 +189,7 @@ struct Shim {
     hub: Hub,
     machine: Machine,
     calls: FuturesUnordered<Call>,
+    submissions: Submissions,
     /// None until the server is there.
     events: Option<EventStream>,
     server: ServerKind,
@@ -226,6 +229,7 @@ impl Shim {
             hub: Hub::new(Arc::clone(&options.clock)),
             machine: Machine::new(options.stall_after),
             calls: FuturesUnordered::new(),
+            submissions: Submissions::default(),
             deferred: VecDeque::new(),
             is_deferring: false,
             capture: Capture::default(),
@@ -299,12 +303,8 @@ impl Shim {
             Done::Linked(linked) => return self.linked(linked),
             Done::Attached(Ok(attached)) => self.attached(*attached),
             Done::Attached(Err(error)) => return self.not_attached(error),
-            Done::Submitted {
-                message,
-                origin,
-                client_data,
-                submission,
-            } => self.submitted(message, &origin, client_data, submission),
+            Done::Submitted { message, result } => self.submission_done(*message, result),
+            Done::RepeatSubmissions => self.repeat_submissions(),
             Done::Looked { end, usage, look } => self.looked(*end, usage.as_ref(), look),
             Done::Read { end, usage, stored } => self.read(*end, usage.as_ref(), stored),
             Done::Identified {
@@ -493,6 +493,7 @@ impl Shim {
                 shim.hub.add(connection);
             }
         }
+        shim.refuse_waiting();
         shim.give_up_turn();
         if !matches!(shim.ending.as_ref().map(Ending::cause), Some(Cause::Detach)) {
             let reason = reason.unwrap_or_default();

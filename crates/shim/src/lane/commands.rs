@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::read::{QueueLook, QueueRow, split_attempt};
-use super::{Draft, Lane, Submission};
+use super::{Draft, Lane, Submission, Unanswered};
 use crate::error::LaneError;
 use crate::state::EngineHealth;
 use crate::wire::{AfterInterrupt, Command};
@@ -240,7 +240,8 @@ impl Lane {
             from: String::new(),
             first_attempt: last.attempt + 1,
         };
-        let submission = self.clone().submit(draft, EngineHealth::Usable).await;
+        let submission = self.clone().submit(&draft, EngineHealth::Usable).await;
+        let submission = submission.unwrap_or_else(Unanswered::into_refusal);
         match submission {
             Submission::Accepted { row, .. } => {
                 let params = json!({"threadId": &*self.thread, "queuedTurnId": row, "position": 0});

@@ -4,10 +4,7 @@
 //! its last try ended without completing. What is refused has a code, a reason, and says whether the same
 //! message may be accepted later.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{Lane, client_id, turn_end};
 use crate::error::LaneError;
@@ -20,10 +17,6 @@ const PROMPT_CHARS_MAX: usize = 1_048_576;
 const FROM_BYTES_MAX: usize = 128;
 /// The longest id of a message.
 const ID_BYTES_MAX: usize = 256;
-/// How long a server that cannot be reached is tried.
-const UNREACHABLE_MAX: Duration = Duration::from_mins(1);
-/// The pause between two tries.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Tries of one message that the sender may ask for.
 const ATTEMPTS_MAX: u32 = 10_000;
 
@@ -53,6 +46,17 @@ pub(crate) enum Submission {
         reason: String,
         retryable: bool,
     },
+}
+
+/// The server could not be reached, or had no room: the add may or may not have been carried out.
+#[derive(Debug)]
+pub(crate) struct Unanswered(pub(crate) String);
+
+impl Unanswered {
+    /// The refusal of a message that was tried for long enough.
+    pub(crate) fn into_refusal(self) -> Submission {
+        refusal(&LaneError::Unreachable(self.0))
+    }
 }
 
 impl Submission {
@@ -128,20 +132,17 @@ fn injected(from: &str, reply_command: &str, body: &str) -> String {
 }
 
 impl Lane {
-    /// Adds a message; returns when its row is on disk, or when it is refused.
-    pub(crate) async fn submit(self, draft: Draft, engine: EngineHealth) -> Submission {
-        let give_up = Instant::now() + UNREACHABLE_MAX;
-        let mut engine = engine;
-        loop {
-            let tried = self.try_submit(&draft, &mut engine).await;
-            match tried {
-                Ok(submission) => return submission,
-                // Repeating is harmless: the id is the key of the row.
-                Err(LaneError::Unreachable(_)) if Instant::now() < give_up => {
-                    sleep(RETRY_PAUSE).await;
-                }
-                Err(error) => return refusal(&error),
-            }
+    /// Adds a message; returns when its row is on disk, when it is refused, or when the server cannot be
+    /// reached. Repeating is harmless: the id is the key of the row.
+    pub(crate) async fn submit(
+        self,
+        draft: &Draft,
+        mut engine: EngineHealth,
+    ) -> Result<Submission, Unanswered> {
+        match self.try_submit(draft, &mut engine).await {
+            Ok(submission) => Ok(submission),
+            Err(LaneError::Unreachable(reason)) => Err(Unanswered(reason)),
+            Err(error) => Ok(refusal(&error)),
         }
     }
 

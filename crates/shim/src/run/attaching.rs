@@ -91,6 +91,7 @@ impl Shim {
             self.start_turn(start);
         }
         self.rows_seen(&attached.queue);
+        self.submit_waiting();
     }
 
     pub(super) fn not_attached(&mut self, error: LaneError) -> Option<Exit> {

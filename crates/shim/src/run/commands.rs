@@ -9,15 +9,13 @@ use serde_json::{Map, Value};
 
 use super::ending::Cause;
 use super::hub::{Dialect, Welcomed};
+use super::submissions::PendingMessage;
 use super::{Done, Origin, PreserveFor, Shim};
 use crate::error::LaneError;
 use crate::lane::{CommandFailure, Draft, Submission, queue};
 use crate::preserve;
 use crate::state::{EngineHealth, Input, MessageName, RECEIPTS_MAX};
 use crate::wire::{Command, Event, Hello, Message, Request};
-
-/// Messages whose add is not answered yet; further ones are refused.
-const SUBMISSIONS_MAX: usize = 2_048;
 
 impl Shim {
     pub(super) fn command(&mut self, client: u64, request: Request) {
@@ -119,39 +117,25 @@ impl Shim {
                 return;
             }
         };
-        if let Some(refused) = self.refusal(message) {
+        if let Some(refused) = self.refusal() {
             self.submitted(draft.message, &origin, client_data, refused);
             return;
         }
-        let lane = self.lane.clone();
-        let health = self.machine.engine_trouble();
-        self.calls.push(Box::pin(async move {
-            let message = draft.message.clone();
-            let submission = lane.submit(draft, health).await;
-            Done::Submitted {
-                message,
-                origin,
-                client_data,
-                submission,
-            }
-        }));
+        self.submissions.add(PendingMessage {
+            draft,
+            origin,
+            client_data,
+            expected_thread: message.expected_thread_id.clone(),
+        });
+        self.submit_waiting();
     }
 
     /// Why no message is taken now.
-    fn refusal(&self, message: &Message) -> Option<Submission> {
+    fn refusal(&self) -> Option<Submission> {
         if self.ending.is_some() {
             return Some(Submission::refused("closing", "the shim is ending"));
         }
-        if !self.is_attached {
-            let reason = "the lane is not ready yet";
-            return Some(Submission::refused("engine_unavailable", reason));
-        }
-        let wanted = message.expected_thread_id.as_deref();
-        if wanted.is_some_and(|wanted| wanted != self.machine.thread()) {
-            let reason = format!("the thread is {}", self.machine.thread());
-            return Some(Submission::refused("bad_request", reason));
-        }
-        if self.calls.len() >= SUBMISSIONS_MAX {
+        if self.submissions.is_full() {
             let reason = "too many messages are being accepted";
             return Some(Submission::refused("queue_full", reason));
         }

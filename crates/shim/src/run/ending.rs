@@ -212,6 +212,7 @@ impl Shim {
             self.apply(Input::Drain);
         }
         self.ending = Some(ending);
+        self.refuse_waiting();
     }
 
     /// Goes on with the end as far as it can; the exit, once it is done.

@@ -1,5 +1,6 @@
 //! What becomes of a row whose turn met a limit of its provider.
 
+use super::super::SHIM_PAUSE;
 use super::*;
 
 #[test]
