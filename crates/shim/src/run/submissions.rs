@@ -142,13 +142,16 @@ impl Shim {
             }
             let lane = self.lane.clone();
             let health = self.machine.engine_trouble();
-            self.calls.push(Box::pin(async move {
-                let result = lane.submit(&next.message.draft, health).await;
-                Done::Submitted {
-                    message: Box::new(next),
-                    result,
-                }
-            }));
+            // Without tokio's budget: a future that it stops is polled again behind later ones, whose adds
+            // would then be sent first.
+            self.calls
+                .push(Box::pin(tokio::task::unconstrained(async move {
+                    let result = lane.submit(&next.message.draft, health).await;
+                    Done::Submitted {
+                        message: Box::new(next),
+                        result,
+                    }
+                })));
         }
     }
 
