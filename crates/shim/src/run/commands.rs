@@ -125,16 +125,19 @@ impl Shim {
         }
         let lane = self.lane.clone();
         let health = self.machine.engine_trouble();
-        self.calls.push(Box::pin(async move {
-            let message = draft.message.clone();
-            let submission = lane.submit(draft, health).await;
-            Done::Submitted {
-                message,
-                origin,
-                client_data,
-                submission,
-            }
-        }));
+        // Not by tokio's budget: a future that it stops is polled again behind later ones, and messages would
+        // be accepted in another order than they came in.
+        self.calls
+            .push(Box::pin(tokio::task::unconstrained(async move {
+                let message = draft.message.clone();
+                let submission = lane.submit(draft, health).await;
+                Done::Submitted {
+                    message,
+                    origin,
+                    client_data,
+                    submission,
+                }
+            })));
     }
 
     /// Why no message is taken now.
