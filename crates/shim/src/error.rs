@@ -11,8 +11,6 @@ pub enum Exit {
     Ordered,
     /// By a signal, which the caller raises again.
     Signal(StopSignal),
-    /// The arguments do not fit the server that was found.
-    Usage(String),
     /// It could not start.
     StartFailed(String),
     /// Another shim holds the binding, or another worker the lane.
@@ -29,7 +27,6 @@ impl Exit {
         match self {
             Self::Ordered => Some(0),
             Self::Signal(_) => None,
-            Self::Usage(_) => Some(2),
             Self::StartFailed(_) => Some(3),
             Self::Held(_) => Some(4),
             Self::Store(_) => Some(5),
@@ -41,8 +38,7 @@ impl Exit {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Ordered | Self::Signal(_) => None,
-            Self::Usage(reason)
-            | Self::StartFailed(reason)
+            Self::StartFailed(reason)
             | Self::Held(reason)
             | Self::Store(reason)
             | Self::Channel(reason) => Some(reason),

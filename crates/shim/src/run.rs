@@ -203,6 +203,7 @@ struct Shim {
     /// Terminal receipts that were put into the channel and not seen to leave.
     deliveries: Deliveries,
     started: Instant,
+    started_ms: i64,
     model: String,
     /// The lane is ours.
     is_attached: bool,
@@ -237,6 +238,7 @@ impl Shim {
             stats: Stats::default(),
             deliveries: Deliveries::default(),
             started,
+            started_ms: (options.clock)(),
             model: String::new(),
             is_attached: false,
             attach_until: started + options.handoff_wait,

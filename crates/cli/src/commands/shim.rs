@@ -258,11 +258,30 @@ async fn serve(args: &ShimArgs, setup: Setup) -> Result<Exit, Refusal> {
     let options = setup.options(args)?;
     let processes = options.processes.clone();
     let needs_daemon = options.on_disconnect == OnDisconnect::Detach && setup.is_single();
+    // What needs a daemon is refused before anything is said on the channel.
+    let mut daemon = None;
+    if needs_daemon || args.daemon == DaemonUse::Require {
+        daemon = match setup.needs_own {
+            true => None,
+            false => Linked::daemon(&setup.home, builder()).await,
+        };
+        match (&daemon, args.daemon) {
+            (Some(_), _) => {}
+            (None, DaemonUse::Require) => {
+                let reason = "no daemon answers; start one with `turnlane serve`";
+                return Err(Refusal::Start(reason.to_owned()));
+            }
+            (None, DaemonUse::Auto | DaemonUse::Never) => {
+                let reason =
+                    "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
+                return Err(Refusal::Usage(reason.to_owned()));
+            }
+        }
+    }
     let link = Link {
-        daemon: args.daemon,
+        daemon,
+        looks_for_daemon: args.daemon != DaemonUse::Never && !setup.needs_own,
         script: args.script.clone(),
-        needs_own: setup.needs_own,
-        needs_daemon,
         home: setup.home,
         codex_home: setup.codex_home,
         files: setup.files,
@@ -290,12 +309,10 @@ async fn serve(args: &ShimArgs, setup: Setup) -> Result<Exit, Refusal> {
 
 /// The way to the server: which one, and what it is started with.
 struct Link {
-    daemon: DaemonUse,
+    /// A daemon that was found already.
+    daemon: Option<Linked>,
+    looks_for_daemon: bool,
     script: Option<PathBuf>,
-    /// The command line says something that a daemon must not be told.
-    needs_own: bool,
-    /// What the command line asks for needs a lane that goes on without the shim.
-    needs_daemon: bool,
     home: PathBuf,
     codex_home: Option<PathBuf>,
     files: ConfigFiles,
@@ -311,10 +328,7 @@ impl Link {
         let opened = opening
             .await
             .map_err(|error| Exit::StartFailed(format!("an internal error: {error}")))?;
-        let linked = opened.map_err(|refusal| match refusal {
-            Refusal::Usage(reason) => Exit::Usage(reason),
-            Refusal::Start(reason) => Exit::StartFailed(reason),
-        })?;
+        let linked = opened.map_err(|error| Exit::StartFailed(format!("{error:#}")))?;
         let server = Server {
             client: linked.client.clone(),
             kind: if linked.is_daemon() {
@@ -328,20 +342,14 @@ impl Link {
     }
 
     /// The daemon of the home, or a server in this process.
-    async fn open(self) -> Result<Linked, Refusal> {
-        if self.daemon != DaemonUse::Never
-            && !self.needs_own
+    async fn open(self) -> anyhow::Result<Linked> {
+        if let Some(linked) = self.daemon {
+            return Ok(linked);
+        }
+        if self.looks_for_daemon
             && let Some(linked) = Linked::daemon(&self.home, builder()).await
         {
             return Ok(linked);
-        }
-        if self.daemon == DaemonUse::Require {
-            let reason = "no daemon answers; start one with `turnlane serve`";
-            return Err(Refusal::Start(reason.to_owned()));
-        }
-        if self.needs_daemon {
-            let reason = "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
-            return Err(Refusal::Usage(reason.to_owned()));
         }
         home::make(&self.home)?;
         let assembly = Assembly::start(
@@ -354,7 +362,7 @@ impl Link {
         .await?;
         // What a dead shim left is told with the outcome that its engine knows.
         assembly.recovered(RECOVERY_MAX).await;
-        Ok(Linked::own(assembly, builder()).await?)
+        Linked::own(assembly, builder()).await
     }
 }
 

@@ -202,6 +202,7 @@ fn turn_start(turn: &Value) -> Option<TurnStart> {
         message,
         attempt: attempt.unwrap_or(1),
         is_found: true,
+        started_at: turn["startedAt"].as_i64(),
     })
 }
 

@@ -86,8 +86,11 @@ impl Shim {
             }
         }
         if let Some(mut start) = attached.running {
-            // What runs in this process was begun by it, and no other shim has told so.
-            start.is_found &= self.server == ServerKind::Daemon;
+            // What began in this process was told by no other shim.
+            let is_older = start
+                .started_at
+                .is_none_or(|since| since < self.started_ms.div_euclid(1_000));
+            start.is_found &= self.server == ServerKind::Daemon || is_older;
             self.start_turn(start);
         }
         self.rows_seen(&attached.queue);

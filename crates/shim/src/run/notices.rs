@@ -113,6 +113,7 @@ impl Shim {
                 message: Some(message),
                 attempt,
                 is_found: false,
+                started_at: None,
             });
             return;
         }
@@ -158,6 +159,7 @@ impl Shim {
             message,
             attempt: attempt + tries - 1,
             is_found: false,
+            started_at: None,
         });
         self.go_on();
     }

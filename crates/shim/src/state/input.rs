@@ -124,6 +124,8 @@ pub(crate) struct TurnStart {
     pub(crate) attempt: u32,
     /// It ran before this shim was there.
     pub(crate) is_found: bool,
+    /// When it began, in seconds since 1970, where that was read.
+    pub(crate) started_at: Option<i64>,
 }
 
 /// A turn that has ended.

@@ -72,7 +72,9 @@ impl Machine {
         events: &mut Vec<Event>,
     ) {
         // A turn whose end was reported has said the same.
-        let is_told = last_turn.is_some_and(|turn| self.has_ended(turn));
+        // The end of one that is known to run, such as a turn that its engine is asked about, will say so.
+        let is_told =
+            last_turn.is_some_and(|turn| self.has_ended(turn) || self.running() == Some(turn));
         self.accepted.remove(&row);
         if !self.failed_rows.insert(row) || is_told {
             return;

@@ -71,6 +71,7 @@ fn start(machine: &mut Machine, id: &str, turn: &str) -> Vec<String> {
         message: None,
         attempt: 1,
         is_found: false,
+        started_at: None,
     };
     v1(&machine.apply(at(2), Input::TurnStarted(Box::new(start))))
 }
@@ -138,6 +139,7 @@ fn a_message_that_waits_is_warned_of_and_says_so_when_it_begins() {
         message: None,
         attempt: 1,
         is_found: false,
+        started_at: None,
     };
     let events = machine.apply(at(4), Input::TurnStarted(Box::new(start)));
     assert_eq!(
@@ -382,6 +384,7 @@ impl Lane {
                     message: Some(name(&id)),
                     attempt,
                     is_found: false,
+                    started_at: None,
                 }))
             }
             Move::End(how) => {

@@ -106,7 +106,7 @@ impl CodexState {
         } else {
             Finding::new(Mark::Yes, "codex", text)
         });
-        part.findings.push(finding(&self.login));
+        part.findings.push(finding(&self.login, absent));
     }
 }
 
@@ -120,7 +120,8 @@ fn fact(login: &CodexLogin) -> Option<String> {
     }
 }
 
-fn finding(login: &CodexLogin) -> Finding {
+/// What is said of the login, with the mark of one that is missing.
+fn finding(login: &CodexLogin, absent: Mark) -> Finding {
     let name = "login";
     match login {
         CodexLogin::File(file) => Finding::new(Mark::Yes, name, file.display().to_string()),
@@ -135,7 +136,7 @@ fn finding(login: &CodexLogin) -> Finding {
             let text = "Codex keeps its login where it cannot be seen from here";
             Finding::new(Mark::Fine, name, text)
         }
-        CodexLogin::Missing(reason) => Finding::new(Mark::Fine, name, reason.clone())
+        CodexLogin::Missing(reason) => Finding::new(absent, name, reason.clone())
             .next("type `codex login` before the engines `codex` and `codex-exec` run turns"),
     }
 }

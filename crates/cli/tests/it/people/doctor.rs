@@ -286,17 +286,25 @@ async fn codex_is_found_judged_and_needed_only_where_it_runs_turns() {
     let (report, text) = doctor(&["-c", &old, "-c", "engine=codex"]).await;
     let reason = "engine 'codex' needs Codex 0.151 or newer, found 0.150.9; use 'codex-exec'";
     assert_eq!(report["turn"]["reason"], reason, "{text}");
-    let (report, text) = doctor(&["-c", &old, "-c", "engine=codex-exec"]).await;
-    assert_eq!(report["turn"]["canRun"], true, "{text}");
-
     let new = format!("engine.codex.program={}", codex(&person, "0.166.0"));
     let (report, text) = doctor(&["-c", &new, "-c", "engine=codex"]).await;
-    assert_eq!(report["turn"]["canRun"], true, "{text}");
+    assert_eq!(report["turn"]["canRun"], false, "{text}");
+    assert!(mentioned(&report, "login"), "{text}");
     assert_eq!(report["codex"]["version"], "0.166.0", "{text}");
     assert!(
         text.contains("type `codex login`"),
         "no login is seen: {text}"
     );
+    let (report, text) = doctor(&["-c", &new]).await;
+    assert!(!mentioned(&report, "login"), "{text}");
+
+    std::fs::create_dir_all(person.home.codex()).unwrap();
+    std::fs::write(person.home.codex().join("auth.json"), "{}").unwrap();
+    for (program, engine) in [(&old, "codex-exec"), (&new, "codex")] {
+        let engine = format!("engine={engine}");
+        let (report, text) = doctor(&["-c", program, "-c", &engine]).await;
+        assert_eq!(report["turn"]["canRun"], true, "{text}");
+    }
     let provider = [
         "-c",
         &new,

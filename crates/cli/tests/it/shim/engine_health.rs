@@ -126,8 +126,10 @@ async fn a_turn_whose_engine_died_has_an_unknown_outcome_and_its_work_is_preserv
 #[tokio::test]
 async fn a_start_that_fails_is_told_before_the_end_of_the_channel() {
     let rig = Rig::new();
-    // No database can be opened where a directory stands.
-    std::fs::create_dir_all(rig.home.turnlane().join("turnlane.db")).unwrap();
+    let database = rig.home.turnlane().join("turnlane.db");
+    std::fs::write(&database, "no database".repeat(1_000)).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&database, private).unwrap();
     let mut member = rig.member(&[]);
     member.send(json!({"cmd": "Ping"})).await;
     let events = member.rest().await;

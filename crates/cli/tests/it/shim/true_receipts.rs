@@ -102,3 +102,27 @@ async fn a_client_that_joins_late_is_told_that_the_lane_is_ready() {
     assert_eq!(threads[0], threads[1]);
     process.kill9().await.unwrap();
 }
+
+#[tokio::test]
+async fn messages_that_come_at_once_run_in_the_order_they_came_in() {
+    let rig = Rig::new();
+    let mut member = rig.member(&[]);
+    member.event("Ready").await;
+    let ids: Vec<String> = (0..200).map(|number| format!("m{number}")).collect();
+    let mut frames = Vec::new();
+    for id in &ids {
+        let message = json!({"cmd": "SendMessage", "from": "a", "body": "hello", "message_id": id});
+        let message = message.to_string();
+        frames.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        frames.extend(message.as_bytes());
+    }
+    // In one piece, so that the shim has many of them in hand at once.
+    member.channel.write_all(&frames).await.unwrap();
+    let mut completed = Vec::new();
+    while completed.len() < ids.len() {
+        let completion = member.event("Completion").await;
+        completed.push(completion["message_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(completed, ids);
+    member.shutdown().await;
+}
