@@ -1,11 +1,19 @@
 //! Members whose agent is a program: the engine `codex-exec` with a fake Codex that misbehaves.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::rig::{Member, Rig, id_of, names, of};
 use crate::exec::kills::is_full;
+
+const DAY_SECS: u64 = 86_400;
+/// What the memory of a shim may grow by, whatever its program prints.
+const GROWN_BYTES_MAX: u64 = 64 * 1_048_576;
+/// The time of a kill, of its preserving, and as much again for a machine that does other things besides.
+const KILLED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The fake: what it does follows from the text of the message, or from files beside it.
 const FAKE: &str = r#"#!/bin/sh
@@ -45,6 +53,7 @@ case "$prompt" in
   *'bad request'*) failed_with 'unexpected status 400 Bad Request: no such thing';;
   *'billing'*) failed_with 'Quota exceeded. Check your plan and billing details.';;
   *'dated'*) failed_with "You've hit your usage limit. Try again at Jan 2nd, 2030 9:05 PM.";;
+  *'same day'*) failed_with "You've hit your usage limit. Try again at 9:05 PM.";;
   *'signed out'*) failed_with 'unexpected status 401 Unauthorized: token expired';;
   *'exhausts'*) failed_with "Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying.";;
   *'busy'*) while [ ! -e go ]; do sleep 0.02; done; done_with 'busy no more';;
@@ -287,10 +296,15 @@ async fn a_program_that_misbehaves_has_the_right_outcome() {
     let program = fake(&rig).await;
     let mut member = member(&rig, &program, &[]);
     member.event("Ready").await;
+    outcome(&mut member, "first", "fine").await;
+    let before = rss(&member);
     for (body, response) in [("one line", "after the line"), ("flood", "after the flood")] {
         let events = outcome(&mut member, body, body).await;
         assert_eq!(events.last().unwrap()["response"], response, "{events:?}");
     }
+    let peak = member.process.rss_peak_bytes().unwrap();
+    let grown = peak.saturating_sub(before);
+    assert!(grown < GROWN_BYTES_MAX, "{grown} bytes");
     let events = outcome(&mut member, "c", "closes").await;
     let failed = events.last().unwrap();
     assert_eq!(
@@ -307,11 +321,14 @@ async fn a_program_that_misbehaves_has_the_right_outcome() {
     })
     .await
     .unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a time limit is what is tested")]
+    let began = Instant::now();
     member.send(json!({"cmd": "Kill"})).await;
     let events = member.rest().await;
     assert_eq!(of(&events, "DeliveryFailed")[0]["kind"], "interrupted");
     assert_eq!(names(&events).last(), Some(&"Died"));
     assert_eq!(member.exit().await.code(), Some(0));
+    assert!(began.elapsed() < KILLED_WITHIN, "{:?}", began.elapsed());
     for name in ["daemon", "leader"] {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(name).trim()));
         assert!(stat.is_err(), "{name} lives: {stat:?}");
@@ -333,6 +350,14 @@ async fn the_errors_of_codex_are_told_by_their_kinds() {
     let blocked = of(&events, "QuotaBlocked")[0];
     // The zone of the tests is UTC; the text has whole minutes, and the named one must have passed.
     assert_eq!(blocked["retry_at_epoch_secs"], 1_893_618_360, "{blocked}");
+    let events = outcome(&mut member, "t", "same day").await;
+    let blocked = of(&events, "QuotaBlocked")[0];
+    let epoch = blocked["retry_at_epoch_secs"].as_u64().unwrap();
+    assert_eq!(epoch % DAY_SECS, 21 * 3_600 + 6 * 60, "{blocked}");
+    #[expect(clippy::disallowed_methods, reason = "the text names a time of today")]
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!((now..=now + DAY_SECS + 60).contains(&epoch), "{blocked}");
     let events = outcome(&mut member, "a", "signed out").await;
     assert_eq!(of(&events, "AuthRequired").len(), 1, "{events:?}");
     let events = outcome(&mut member, "x", "exhausts").await;

@@ -3,6 +3,8 @@
 use serde_json::json;
 use turnlane_engine::{Accepted, CancelReason, OutcomeStatus};
 use turnlane_protocol::turn_error::ErrorKind;
+use turnlane_testkit::wait::DEADLINE;
+use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::support::{Fake, FakeOptions, THREAD};
 
@@ -85,6 +87,45 @@ async fn a_flood_on_standard_error_is_drained_and_means_nothing() {
     let fake = Fake::new("begin; yes 'Error: only noise' | head -c 30000000 >&2; done_with ok");
     let seen = fake.turn("x").await;
     assert_eq!(seen.assert_completed().count("warning"), 0);
+}
+
+/// What memory may grow by, whatever a child prints.
+const GROWN_BYTES_MAX: u64 = 64 * 1_048_576;
+/// Set in the process that runs the one test that measures its own memory.
+const ALONE: &str = "TURNLANE_TEST_ALONE";
+
+/// A number of bytes of this process, as the system counts them.
+fn memory(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1_024
+}
+
+/// The memory of a process that runs other tests besides says nothing, so the test runs once more by itself.
+#[tokio::test]
+async fn a_line_of_a_hundred_megabytes_costs_little_memory() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "codex_exec::streams::a_line_of_a_hundred_megabytes_costs_little_memory";
+        let spec = ProcessSpec::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env(ALONE, "1");
+        let output = TestProcess::run(spec, DEADLINE).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}\n{}",
+            output.stderr_tail
+        );
+        return;
+    }
+    let fake = Fake::new("begin; head -c 100000000 /dev/zero | tr '\\0' x; echo; done_with ok");
+    let before = memory("VmRSS:");
+    let seen = fake.turn("x").await;
+    seen.assert_completed();
+    let grown = memory("VmHWM:").saturating_sub(before);
+    assert!(grown < GROWN_BYTES_MAX, "{grown} bytes");
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ version: 1
 turns:
   - match: gated
     steps: [{await: {gate: go}}, {say: done}]
+  - match: quota
+    times: 1
+    steps: [{error: {kind: quota, message: no more, retry_after_ms: 7200000}}]
 fallback: {say: 'You said: {input}'}
 ";
 
@@ -144,4 +147,45 @@ async fn a_row_with_a_time_follows_the_wall_clock_both_ways() {
         .map(|turn| turn.row.unwrap())
         .collect();
     assert_eq!(ran, [row.id, behind.id, last.id]);
+}
+
+/// A machine that was suspended is a clock that jumped ahead.
+#[tokio::test]
+async fn a_lane_that_waits_for_a_quota_wakes_at_the_wall_time_whatever_the_clock_did_before() {
+    for jumps in [[-DAY_MS, DAY_MS], [-DAY_MS / 2, DAY_MS / 2]] {
+        let home = Home::new();
+        let world = home.start(SCRIPT).await;
+        let (thread, other) = (world.thread().await, world.thread().await);
+        let (_, ear) = world.listen(thread).await;
+        let row = world.add(thread, "quota").await;
+        let behind = world.add(thread, "behind").await;
+        ear.hears("queue 2 waiting", 1).await;
+        let waiting = world.queue(thread).await.lane.waiting.unwrap();
+        assert_eq!(waiting.kind, "quota");
+        let until = waiting.until_ms.unwrap();
+        assert!(until >= NOW_MS + 2 * HOUR_MS, "{until}");
+        // A day back and the same day ahead: the time has not come. One minute before it is not the time.
+        for jump in [jumps[0], jumps[1], until - NOW_MS - 60_000] {
+            home.clock.jump(jump);
+            let done_before = world.turns(other).await.len();
+            world.add(other, "hello").await;
+            world.ended(other, done_before + 1).await;
+            assert_eq!(world.turns(thread).await.len(), 1, "not due after {jump}");
+            let waits = world.queue(thread).await.lane.waiting.unwrap();
+            assert_eq!(waits.until_ms, Some(until), "the wall time stays");
+        }
+        home.clock.jump(61_000);
+        let turns = world.ended(thread, 3).await;
+        let rows: Vec<_> = turns.iter().map(|turn| turn.row).collect();
+        assert_eq!(rows, [Some(row.id), Some(row.id), Some(behind.id)]);
+    }
+    // A day ahead at once is past the time.
+    let home = Home::new();
+    let world = home.start(SCRIPT).await;
+    let thread = world.thread().await;
+    let (_, ear) = world.listen(thread).await;
+    let row = world.add(thread, "quota").await;
+    ear.hears("queue 1 waiting", 1).await;
+    home.clock.jump(DAY_MS);
+    done(&world, thread, row.id).await;
 }
