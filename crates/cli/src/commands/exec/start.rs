@@ -210,7 +210,7 @@ impl Starting<'_> {
         input.push(UserInput::text(prompt));
         // The model is told too, or it would answer as if no picture had been meant.
         let told = |complaint: &String| {
-            UserInput::text(&format!(
+            UserInput::text(format!(
                 "A picture of this message could not be read: {complaint}"
             ))
         };
