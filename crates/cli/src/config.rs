@@ -385,6 +385,17 @@ mod tests {
     }
 
     #[test]
+    fn a_retention_is_a_duration_and_none_by_default() {
+        let kept = |text: &str| load(text, &[]).map(|config| config.server.retention);
+        let days = std::time::Duration::from_hours(24 * 90);
+        assert_eq!(kept("[store]\nretention = \"90d\"\n").unwrap(), Some(days));
+        assert_eq!(kept("[store]\nretention = \"0s\"\n").unwrap(), None, "off");
+        assert_eq!(kept("").unwrap(), None);
+        let error = kept("[store]\nretention = \"soon\"\n").unwrap_err();
+        assert!(error.contains("store.retention"), "{error}");
+    }
+
+    #[test]
     fn the_sections_of_a_server_are_read_and_checked() {
         let text = "[server]\nshutdown_grace = \"5s\"\n[approvals]\nunattended_timeout = \"0\"\n\
                     [queue]\non_interrupt = \"continue\"\non_stop = \"block\"\non_crash = \"retry\"\non_error = \"block\"\n\

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use turnlane_protocol::approval::Decision;
-use turnlane_protocol::notification::Decider;
+use turnlane_protocol::notification::{Decider, ServerNotification, ThreadMoved};
 use turnlane_store::approval::ApprovalRow;
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
@@ -126,9 +126,17 @@ impl Dispatcher {
         };
         let now_ms = self.shared.clock.now_ms();
         match retention::apply(&*self.shared.store, retention, now_ms).await {
-            Ok(0) => {}
+            Ok(deleted) if deleted.is_empty() => {}
             Ok(deleted) => {
-                tracing::info!(deleted, "archived threads were deleted by store.retention");
+                let count = deleted.len();
+                tracing::info!(count, "archived threads were deleted by store.retention");
+                for thread in deleted {
+                    // Clients forget it; the server removes what it copied for its queue.
+                    let thread_id = ids::wire_thread(thread.id);
+                    let moved = ThreadMoved { thread_id };
+                    self.shared
+                        .announce(thread_id, ServerNotification::ThreadDeleted(moved));
+                }
             }
             Err(error) => tracing::warn!(%error, "archived threads could not be deleted"),
         }

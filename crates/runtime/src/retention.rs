@@ -47,14 +47,14 @@ pub async fn delete_idle(
     Ok(deleted)
 }
 
-/// Deletes archived threads that have been idle for longer than `retention`; the number of them.
+/// Deletes archived threads that have been idle for longer than `retention`, at most 1,000; returns them.
 pub(crate) async fn apply(
     store: &dyn Store,
     retention: Duration,
     now_ms: i64,
-) -> Result<usize, StoreError> {
+) -> Result<Vec<IdleThread>, StoreError> {
     let kept_ms = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX / 2);
     let before_ms = now_ms.saturating_sub(kept_ms);
     let idle = idle_threads(store, before_ms, IdleScope::Archived).await?;
-    Ok(delete_idle(store, before_ms, idle).await?.len())
+    delete_idle(store, before_ms, idle).await
 }

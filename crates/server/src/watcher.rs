@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use turnlane_protocol::approval::OfferedDecision;
 use turnlane_protocol::envelope::Stamp;
+use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::notification::{
     ApprovalChange, ApprovalChanged, ServerNotification, method,
 };
@@ -15,6 +16,7 @@ use turnlane_rpc::Scope;
 use turnlane_runtime::{Answers, Notice, NoticeBody, Subscriber};
 
 use crate::encode::encoded;
+use crate::handlers::thread_queue;
 use crate::journal;
 use crate::server::Shared;
 
@@ -33,7 +35,12 @@ impl Subscriber for Watcher {
             return;
         };
         match &notice.body {
-            NoticeBody::Said(said) => everybody(&shared, notice, said),
+            NoticeBody::Said(said) => {
+                if let ServerNotification::ThreadDeleted(_) = &**said {
+                    remove_attachments(&shared, notice.thread);
+                }
+                everybody(&shared, notice, said);
+            }
             NoticeBody::ApprovalRequested(asking) => {
                 shared.metrics.approval_asked();
                 journal::asked(&asking.approval);
@@ -72,6 +79,21 @@ impl Subscriber for Watcher {
     fn answers(&self) -> Answers {
         Answers::No
     }
+}
+
+/// Removes the copies of a deleted thread's files in a task of its own. A request that deleted it has
+/// removed them before; `store.retention` has not.
+fn remove_attachments(shared: &Arc<Shared>, thread: ThreadId) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let home = shared.options.home.clone();
+        let copies = tokio::task::spawn_blocking(move || thread_queue::of_thread(&home, thread));
+        let copies = copies.await.unwrap_or_default();
+        let store = Arc::clone(shared.options.runtime.store());
+        let copies = thread_queue::still_of_thread(store.as_ref(), thread, copies).await;
+        let removing = tokio::task::spawn_blocking(move || thread_queue::remove_of_thread(&copies));
+        let _ = removing.await;
+    });
 }
 
 fn everybody(shared: &Shared, notice: &Notice, said: &ServerNotification) {

@@ -10,6 +10,7 @@ use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::people::Person;
 use crate::serve::Daemon;
+use crate::serve::pages::database_of;
 use crate::{run, shown};
 
 /// The files below a directory that hold this text.
@@ -232,7 +233,7 @@ async fn a_lane_whose_owner_cannot_be_judged_is_named_and_goes_on_when_it_is_rel
         fs::remove_file(&lock).unwrap();
         symlink(&lock, &lock).unwrap();
     }
-    let store = rusqlite::Connection::open(directory.join("turnlane.db")).unwrap();
+    let store = database_of(&person.home);
     let elsewhere = store.execute("UPDATE worker SET host = 'another-host'", []);
     assert_eq!(elsewhere.unwrap(), 1);
     drop(store);

@@ -15,6 +15,7 @@ mod large;
 mod past;
 mod processes;
 mod requests;
+mod retention;
 mod sharing;
 mod stopping;
 mod subscribing;

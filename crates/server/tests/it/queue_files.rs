@@ -138,3 +138,26 @@ async fn copies_whose_row_never_came_are_swept_out_later() {
     assert!(young.exists());
     assert_eq!(kept(&world), 2);
 }
+
+#[tokio::test]
+async fn copies_go_with_a_thread_that_no_request_deleted() {
+    let world = World::start(HOLD).await;
+    let mut client = world.client().await;
+    let (thread, other) = (client.thread().await, client.thread().await);
+    let file = world.folder.path().join("one.png");
+    std::fs::write(&file, "one").unwrap();
+    for id in [&thread, &other] {
+        client
+            .ok("thread/queue/pause", json!({"threadId": id}))
+            .await;
+        client.ok("thread/queue/add", picture(id, &file)).await;
+    }
+    assert_eq!(kept(&world), 2);
+    // As `store.retention` does.
+    let runtime = world.handle();
+    let deleted = runtime.delete_thread(thread.parse().unwrap());
+    deleted.await.unwrap();
+    eventually("the copies", DEADLINE, async || kept(&world) == 1)
+        .await
+        .unwrap();
+}

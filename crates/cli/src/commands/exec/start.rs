@@ -206,7 +206,15 @@ impl Starting<'_> {
                 Err(error) => missing.push(format!("image {}: {error}", image.display())),
             }
         }
+        // First, because the beginning of the first text stands for the thread in lists.
         input.push(UserInput::text(prompt));
+        // The model is told too, or it would answer as if no picture had been meant.
+        let told = |complaint: &String| {
+            UserInput::text(format!(
+                "A picture of this message could not be read: {complaint}"
+            ))
+        };
+        input.extend(missing.iter().map(told).collect::<Vec<_>>());
         (input, missing)
     }
 }

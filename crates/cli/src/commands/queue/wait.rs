@@ -177,9 +177,9 @@ impl Wait<'_> {
                 EventBody::TurnStarted(_)
                 | EventBody::TurnCompleted(_)
                 | EventBody::Queue(_)
+                | EventBody::Reconnected { .. }
                 | EventBody::ThreadGone => return Ok(()),
                 EventBody::Unknown(raw) if raw.method == "approval/changed" => return Ok(()),
-                EventBody::Reconnected { .. } => return Ok(()),
                 EventBody::TooSlow => {
                     *events = self.session.client().events(Filter::all());
                     return Ok(());

@@ -111,3 +111,21 @@ async fn an_open_pipe_is_named_after_three_seconds() {
     drop(running.process.take_stdin());
     assert_eq!(running.end().await.code, 0);
 }
+
+#[tokio::test]
+async fn the_model_is_told_of_a_picture_that_could_not_be_read() {
+    let world = World::new(|_| Reply::text("ok")).await;
+    let ran = world.run(&["--json", "-i", "nope.png", "--", "look"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let request = world.mock.requests().remove(0);
+    let input = json!(request.input());
+    let sent = input.as_array().unwrap().last().unwrap()["content"].clone();
+    let told = "A picture of this message could not be read: image nope.png: No such file or \
+                directory (os error 2)";
+    let expected = json!([
+        {"type": "input_text", "text": "look"},
+        {"type": "input_text", "text": told},
+    ]);
+    assert_eq!(sent, expected, "{input}");
+    assert!(ran.stdout.contains("nope.png"), "{}", ran.stdout);
+}

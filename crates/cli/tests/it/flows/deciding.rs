@@ -14,7 +14,12 @@ pub(crate) async fn an_accepted_command_runs(rig: Rig) {
     let builder = Client::builder().reviewer(move |request: &ApprovalRequest| {
         let command = request.command().map(str::to_owned);
         seen.lock().unwrap().push(command);
-        Decision::Accept
+        // As the guide's reviewer decides: by the words of the command, on every kind of server.
+        if request.runs(&["touch"]) {
+            Decision::Accept
+        } else {
+            Decision::Decline { reason: None }
+        }
     });
     let client = rig.client_with(builder).await;
     let start = client.threads().start(rig.work());

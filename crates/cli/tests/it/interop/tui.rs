@@ -1,11 +1,14 @@
-//! The Codex terminal UI, in a terminal of tmux, as a client of our binary.
+//! The Codex terminal UI, in a terminal of tmux, as a client of our binary; and a daemon in a window that is
+//! closed.
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use turnlane_testkit::wait::eventually;
 use turnlane_testkit::{Output, ProcessSpec, TempHome, TestProcess};
 
 use super::{PATIENCE, installed, model_and_home};
+use crate::people::Person;
 
 /// A terminal that a person would sit at: what is on its screen, and keys.
 struct Terminal {
@@ -187,4 +190,46 @@ fn trust(home: &TempHome) {
 
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap()
+}
+
+#[tokio::test]
+async fn a_daemon_in_the_background_of_a_shell_outlives_the_window_of_that_shell() {
+    let Some(tmux) = installed("TURNLANE_TEST_TMUX", "a window that is closed") else {
+        return;
+    };
+    let person = Person::new();
+    let turnlane = env!("CARGO_BIN_EXE_turnlane");
+    // The shell has no job control, so that the system tells the daemon itself of the hangup.
+    let command = format!(
+        "'{turnlane}' serve --script '{}' & wait",
+        person.script().display()
+    );
+    let terminal = Terminal::start(&tmux, &person.home, &command).await;
+    let running = async || {
+        let status = crate::run(person.spec(&["serve", "status", "--json"])).await;
+        let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+        status["state"] == "running"
+    };
+    eventually("a daemon", PATIENCE, running).await.unwrap();
+    let (thread, _) = person.queued("docs", "clean up").await;
+    let approval = person.asked().await["approvalId"].clone();
+    terminal.run(&["kill-server"]).await;
+    drop(terminal);
+    let log = person.home.turnlane().join("log/serve.log");
+    let says = async |text: &str| {
+        let said = async || {
+            std::fs::read_to_string(&log)
+                .unwrap_or_default()
+                .contains(text)
+        };
+        eventually(text, PATIENCE, said).await.unwrap();
+    };
+    says("the terminal is gone; going on without it").await;
+    // The turn that ran goes on, and so does what is queued.
+    let approval = approval.as_str().unwrap();
+    person.json(&["approvals", "accept", approval]).await;
+    person.adds(&thread, "say hello").await;
+    person.until_idle(&thread).await;
+    person.json(&["serve", "stop", "--now"]).await;
+    says("stopped").await;
 }

@@ -6,6 +6,7 @@ use turnlane_testkit::TestProcess;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use crate::people::Person;
+use crate::serve::pages::database_of;
 use crate::serve::{self, Daemon};
 
 /// Prompts that must not be logged hold this word.
@@ -109,7 +110,7 @@ async fn a_hold_after_a_crash_or_a_failed_start_is_one_line() {
     eventually("another turn", DEADLINE, working).await.unwrap();
     let behind = person.adds(&damaged, "say it").await;
     first.process.kill9().await.unwrap();
-    let store = rusqlite::Connection::open(person.home.turnlane().join("turnlane.db")).unwrap();
+    let store = database_of(&person.home);
     let damage = "UPDATE queued_turn SET params = CAST('{\"input\": [' AS BLOB) WHERE id = ?1";
     assert_eq!(store.execute(damage, [&behind]).unwrap(), 1);
     drop(store);

@@ -14,7 +14,7 @@ const INTERRUPTED: &str = "queued turn was interrupted because its worker stoppe
 
 /// Changes the database of a home that nobody serves.
 fn change(served: &Served, sql: &str, params: impl rusqlite::Params) {
-    let changed = database_of(served).execute(sql, params).unwrap();
+    let changed = database_of(&served.home).execute(sql, params).unwrap();
     assert_eq!(changed, 1, "{sql}");
 }
 

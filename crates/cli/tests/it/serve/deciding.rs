@@ -108,3 +108,28 @@ async fn what_a_daemon_leaves_that_is_killed_while_it_stops_is_removed() {
     let _new = daemon(&person).await;
     assert_eq!(drain_files(&person), [""; 0]);
 }
+
+#[tokio::test]
+async fn commands_say_that_the_daemon_is_stopping_while_it_drains() {
+    let person = Person::new();
+    let daemon = daemon(&person).await;
+    let (thread, _) = person.queued("docs", "clean up").await;
+    let id = person.asked().await["approvalId"].clone();
+    stop(&daemon).await;
+    for arguments in [
+        &["queue", "add", "--thread", "docs", "say more"][..],
+        &["queue", "list"],
+        &["queue", "list", "docs"],
+        &["status"],
+    ] {
+        let text = crate::shown(person.spec(arguments)).await;
+        assert!(text.contains("is stopping"), "{arguments:?}: {text}");
+        assert!(!text.contains("no daemon runs"), "{arguments:?}: {text}");
+    }
+    let id = id.as_str().unwrap();
+    person.json(&["approvals", "accept", id]).await;
+    ends(daemon).await;
+    assert_eq!(person.queue(&thread).await["depth"], 1);
+    let text = crate::shown(person.spec(&["status"])).await;
+    assert!(text.contains("no daemon runs"), "{text}");
+}

@@ -2,9 +2,9 @@
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
-use turnlane_testkit::ProcessSpec;
 use turnlane_testkit::mock_model::{At, Gate, Item, Reply};
 use turnlane_testkit::wait::DEADLINE;
+use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::{Daemon, add, drained};
 use crate::app_server::{Served, thread};
@@ -79,4 +79,43 @@ async fn doctor_checks_the_limit_of_open_files() {
             assert!(next.contains("`ulimit -n 1024`"), "{next}");
         }
     }
+}
+
+/// With so few descriptors a daemon starts, and a command may or may not find one.
+#[tokio::test]
+async fn a_daemon_with_40_descriptors_runs_commands_or_says_why_not() {
+    let served = Served::new(|request| {
+        let last = request.input().last();
+        if last.is_some_and(|item| item["type"] == "function_call_output") {
+            return Reply::text("done");
+        }
+        let call = json!({"cmd": "touch made", "yield_time_ms": 30_000});
+        Reply::of([Item::function_call("exec_command", call)])
+    })
+    .await;
+    let script = "ulimit -n 40 && exec \"$0\" serve";
+    let spec = ProcessSpec::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_turnlane")])
+        .envs(served.home.env())
+        .current_dir(served.home.workspace());
+    let daemon = Daemon::of(&served.home, TestProcess::start(spec).unwrap()).await;
+    let mut client = daemon.unix().await;
+    let unconfined = json!({"sandbox": "danger-full-access", "approvalPolicy": "never"});
+    let id = thread(&mut client, &served.work(), unconfined).await;
+    add(&mut client, &id, "work", json!({})).await;
+    drained(&mut client, &id).await;
+    if !served.work().join("made").exists() {
+        let told = |line: &str| line.contains("file descriptors ran out");
+        let line = daemon.process.wait_for_stderr_line(told, DEADLINE).await;
+        assert!(line.unwrap().contains("limit=\"40\""));
+    }
+    let report = crate::run(
+        crate::turnlane(&["doctor", "--json"])
+            .envs(served.home.env())
+            .current_dir(served.home.workspace()),
+    )
+    .await;
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let problems = report["problems"].to_string();
+    assert!(problems.contains("may open 40"), "{report}");
 }

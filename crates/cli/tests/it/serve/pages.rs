@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use turnlane_testkit::mock_model::{ApiError, Reply};
 use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::{DEADLINE, eventually};
-use turnlane_testkit::{SmallDisk, TestProcess};
+use turnlane_testkit::{SmallDisk, TempHome, TestProcess};
 
 use super::{Daemon, add, drained, get, spec};
 use crate::app_server::{Served, greet, ok, refused, thread, turn};
 
 #[expect(clippy::disallowed_methods, reason = "the other program is not ours")]
-pub(crate) fn database_of(served: &Served) -> Connection {
-    Connection::open(served.home.turnlane().join("turnlane.db")).unwrap()
+pub(crate) fn database_of(home: &TempHome) -> Connection {
+    Connection::open(home.turnlane().join("turnlane.db")).unwrap()
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn until_what_a_crash_left_is_decided_it_is_alive_and_not_ready() {
     let mut daemon = Daemon::start(&served.home, &[]).await;
     daemon.process.kill9().await.unwrap();
     // Whoever recovers has to write, and somebody else does.
-    let database = database_of(&served);
+    let database = database_of(&served.home);
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let process = TestProcess::start(spec(&served.home, &[])).unwrap();
     // Its address is told when the database is open; the record of the daemon has it before.

@@ -85,7 +85,7 @@ pub(super) fn lost(watch: Option<&DaemonWatch>) -> impl Future<Output = ()> + us
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
