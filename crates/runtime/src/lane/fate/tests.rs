@@ -5,6 +5,7 @@
 //!
 //! What the store does with a fate is tested there.
 
+mod exhausted;
 mod foreign;
 
 use turnlane_engine::TurnOutcome;
@@ -486,22 +487,6 @@ fn a_limit_without_a_reset_backs_off_from_wait_to_wait() {
     }
     assert_eq!(until(&ErrorKind::Quota, 2, 0), (300, 3));
     assert_eq!(until(&ErrorKind::EngineUnavailable, 7, 7), (30, 8));
-}
-
-#[test]
-fn an_exhausted_context_pauses_the_lane_of_a_shim_and_no_other() {
-    let outcome = failed(ErrorKind::ContextExhausted);
-    let recorded = after(&from(SHIM), &outcome);
-    assert_eq!(recorded.fate, Fate::Done);
-    let paused = Paused {
-        reason: CONTEXT_EXHAUSTED.to_owned(),
-        by: None,
-        since_ms: NOW_MS,
-    };
-    let when = PauseWhen::InPlaceOf(SHIM_PAUSE);
-    assert_eq!(recorded.pause, PauseChange::Begin { paused, when });
-    assert_eq!(after(&row(), &outcome).pause, PauseChange::Keep);
-    assert_eq!(after(&from(DIRECT), &outcome).pause, PauseChange::Keep);
 }
 
 #[test]
