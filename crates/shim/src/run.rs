@@ -321,7 +321,7 @@ impl Shim {
                 result,
             } => self.answer(&origin, command, result),
             Done::Succeeded { origin, result } => self.succeeded(origin, result),
-            Done::Preserved { why, result } => self.preserved(why, result),
+            Done::Preserved { why, result } => self.preserved(&why, result),
             Done::Health(health) => {
                 if let Ok(health) = health {
                     self.apply(Input::Engine(health));

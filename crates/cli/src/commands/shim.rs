@@ -258,26 +258,7 @@ async fn serve(args: &ShimArgs, setup: Setup) -> Result<Exit, Refusal> {
     let options = setup.options(args)?;
     let processes = options.processes.clone();
     let needs_daemon = options.on_disconnect == OnDisconnect::Detach && setup.is_single();
-    // What needs a daemon is refused before anything is said on the channel.
-    let mut daemon = None;
-    if needs_daemon || args.daemon == DaemonUse::Require {
-        daemon = match setup.needs_own {
-            true => None,
-            false => Linked::daemon(&setup.home, builder()).await,
-        };
-        match (&daemon, args.daemon) {
-            (Some(_), _) => {}
-            (None, DaemonUse::Require) => {
-                let reason = "no daemon answers; start one with `turnlane serve`";
-                return Err(Refusal::Start(reason.to_owned()));
-            }
-            (None, DaemonUse::Auto | DaemonUse::Never) => {
-                let reason =
-                    "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
-                return Err(Refusal::Usage(reason.to_owned()));
-            }
-        }
-    }
+    let daemon = required_daemon(args, &setup, needs_daemon).await?;
     let link = Link {
         daemon,
         looks_for_daemon: args.daemon != DaemonUse::Never && !setup.needs_own,
@@ -305,6 +286,28 @@ async fn serve(args: &ShimArgs, setup: Setup) -> Result<Exit, Refusal> {
         linked.end().await;
     }
     Ok(exit)
+}
+
+/// The daemon, where the command line needs one; refused before anything is said on the channel.
+async fn required_daemon(
+    args: &ShimArgs,
+    setup: &Setup,
+    needs_daemon: bool,
+) -> Result<Option<Linked>, Refusal> {
+    let is_required = args.daemon == DaemonUse::Require;
+    if !needs_daemon && !is_required {
+        return Ok(None);
+    }
+    let may_use = args.daemon != DaemonUse::Never && !setup.needs_own;
+    if may_use && let Some(linked) = Linked::daemon(&setup.home, builder()).await {
+        return Ok(Some(linked));
+    }
+    Err(if is_required {
+        Refusal::Start("no daemon answers; start one with `turnlane serve`".to_owned())
+    } else {
+        let reason = "--on-disconnect detach needs a daemon: start one with `turnlane serve`";
+        Refusal::Usage(reason.to_owned())
+    })
 }
 
 /// The way to the server: which one, and what it is started with.

@@ -399,7 +399,7 @@ impl Shim {
 
     pub(super) fn preserved(
         &mut self,
-        why: PreserveFor,
+        why: &PreserveFor,
         result: Result<Option<Preserved>, String>,
     ) {
         match &result {
@@ -420,7 +420,7 @@ impl Shim {
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "uncommitted work was not preserved"),
         }
-        if let PreserveFor::Client(origin) = &why {
+        if let PreserveFor::Client(origin) = why {
             let result = result.map(|preserved| {
                 let mut fields = serde_json::Map::new();
                 let reference = preserved.map(|preserved| preserved.reference);
