@@ -69,7 +69,7 @@ impl Told {
     /// Reads events until so many messages have ended.
     async fn read(&mut self, member: &mut Member, ends: usize) {
         while self.ends.len() < ends {
-            let event = member.next().await.expect("the channel");
+            let event = member.next().await.unwrap();
             self.note(&event);
         }
     }

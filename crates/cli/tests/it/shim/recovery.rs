@@ -224,7 +224,7 @@ fn check_end(agent: Agent, events: &[Value], is_failed: bool) {
         assert_eq!(delivered[0]["id"], "m", "{agent:?}");
         let mut told = receipts(events, "m");
         told.retain(|name| name != "MessageDelivered");
-        assert_eq!(told, ["Completion"], "{agent:?}");
+        assert_eq!(told, ["Completion"], "{agent:?}: {events:?}");
         let completion = of(events, "Completion")[0];
         assert_eq!(completion["response"], "held", "{agent:?}");
     }

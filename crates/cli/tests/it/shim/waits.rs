@@ -30,13 +30,26 @@ async fn blocked(member: &mut Member, told: &str) -> Value {
     events.into_iter().next_back().unwrap()
 }
 
+/// The state, once both messages wait in it.
+async fn waiting(member: &mut Member, detail: &str) -> Value {
+    let mut state = Value::Null;
+    let is_there = eventually("the state", DEADLINE, async || {
+        member.send(json!({"cmd": "GetState"})).await;
+        state = member.event("State").await;
+        state["detail"] == detail && state["queue_depth"] == 2
+    });
+    let result = is_there.await;
+    result.unwrap_or_else(|error| panic!("{error}: {state}"));
+    state
+}
+
 #[tokio::test]
 async fn a_quota_with_a_reset_time_ends_by_itself() {
     let script = r#"version: 1
 turns:
   - match: "hello"
     times: 1
-    steps: [{error: {message: "You have hit your usage limit.", kind: quota, retry_after_ms: 3000}}]
+    steps: [{error: {message: "You have hit your usage limit.", kind: quota, retry_after_ms: 6000}}]
   - match: ""
     steps: [{say: {text: "done", phase: final_answer}}]
 "#;
@@ -45,12 +58,7 @@ turns:
     member.event("Ready").await;
     let told = blocked(&mut member, "QuotaBlocked").await;
     assert_eq!(told["will_retry"], true);
-    member.send(json!({"cmd": "GetState"})).await;
-    let state = member.event("State").await;
-    assert_eq!(
-        (&state["detail"], &state["queue_depth"]),
-        (&json!("blocked(quota)"), &json!(2))
-    );
+    let state = waiting(&mut member, "blocked(quota)").await;
     assert!(!state["blocked_until"].is_null(), "{state}");
     // No command ends the wait.
     let events = member.until("Completion").await;
@@ -70,12 +78,7 @@ async fn a_login_that_is_refused_keeps_what_waits_until_it_is_good() {
     let told = blocked(&mut member, "AuthRequired").await;
     assert_eq!(told["message_id"], "q");
     assert_eq!(told["will_retry"], true);
-    member.send(json!({"cmd": "GetState"})).await;
-    let state = member.event("State").await;
-    assert_eq!(
-        (&state["detail"], &state["queue_depth"]),
-        (&json!("blocked(auth)"), &json!(2))
-    );
+    waiting(&mut member, "blocked(auth)").await;
     // They stay over a restart, too.
     member.shutdown().await;
     model.choose_with(|_| Some(Reply::text("done")));
