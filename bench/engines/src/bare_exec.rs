@@ -4,11 +4,10 @@
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use turnlane_benchkit::tree::{self, CpuSeconds};
 use turnlane_benchkit::{InstantModel, Program, Whose};
 use turnlane_testkit::TempHome;
 use turnlane_testkit::wait::DEADLINE;
-
-use crate::tree::{self, CpuSeconds};
 
 /// A thread of Codex, between two processes.
 pub(crate) struct BareExec {

@@ -12,12 +12,10 @@
 //! shows that they work and measures little.
 
 mod bare_exec;
-mod goal;
 mod memory;
 mod parse;
 mod race;
 mod server;
-mod tree;
 mod turns;
 
 fn main() -> anyhow::Result<()> {

@@ -3,9 +3,9 @@
 //! The threads have run a turn before, so that only what a running turn needs is counted. The model is
 //! held while the turns run. Codex's own memory is not counted.
 
+use turnlane_benchkit::goal;
 use turnlane_benchkit::{InstantModel, float, is_quick};
 
-use crate::goal;
 use crate::server::Server;
 
 pub(crate) async fn run() -> anyhow::Result<()> {

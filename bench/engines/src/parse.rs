@@ -9,11 +9,10 @@ use std::io::Write as _;
 use anyhow::ensure;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use turnlane_benchkit::goal::{self, shown};
+use turnlane_benchkit::tree;
 use turnlane_benchkit::{float, is_quick, now, println};
 use turnlane_engine::codex_exec::Replay;
-
-use crate::goal::{self, shown};
-use crate::tree;
 
 /// Bytes of one stream.
 const STREAM_BYTES: usize = 32_000_000;

@@ -3,12 +3,12 @@
 //! The invariant here: in each round every contender runs one turn, and the order is turned round from
 //! one round to the next, so that none always follows the same other.
 
+use turnlane_benchkit::goal::shown;
+use turnlane_benchkit::tree::CpuSeconds;
 use turnlane_benchkit::{Figures, float, median, now, println};
 
 use crate::bare_exec::BareExec;
-use crate::goal::shown;
 use crate::server::Server;
-use crate::tree::CpuSeconds;
 
 /// A thread that can run a turn.
 pub(crate) enum Contender {

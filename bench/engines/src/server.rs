@@ -2,10 +2,9 @@
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use turnlane_benchkit::{InstantModel, Program, Whose, Wire};
+use turnlane_benchkit::tree::{self, CpuSeconds};
+use turnlane_benchkit::{InstantModel, Program, Whose, Wire, use_model};
 use turnlane_testkit::TempHome;
-
-use crate::tree::{self, CpuSeconds};
 
 /// A running server with a thread.
 pub(crate) struct Server {
@@ -44,7 +43,7 @@ impl Server {
         model: &InstantModel,
     ) -> anyhow::Result<Option<Self>> {
         let home = TempHome::new()?;
-        home.use_model(&model.base_url())?;
+        use_model(&home, &model.base_url())?;
         let Some(mut program) = Program::start(whose, &home, arguments)? else {
             return Ok(None);
         };

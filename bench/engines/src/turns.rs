@@ -1,9 +1,9 @@
 //! Wall and processor time of a turn: our engines beside Codex itself.
 
+use turnlane_benchkit::goal;
 use turnlane_benchkit::{InstantModel, is_quick};
 
 use crate::bare_exec::BareExec;
-use crate::goal;
 use crate::race::{self, Entrant};
 use crate::server::Server;
 

@@ -8,10 +8,12 @@
 
 mod disk;
 mod figures;
+pub mod goal;
 mod model;
 mod program;
 mod sample;
 pub mod table;
+pub mod tree;
 mod wire;
 
 use std::ffi::OsString;
@@ -22,7 +24,7 @@ use anyhow::{Context as _, bail};
 pub use disk::Disk;
 pub use figures::{Figures, both, float, median};
 pub use model::InstantModel;
-pub use program::Program;
+pub use program::{Program, use_model, variables};
 pub use sample::{Sample, per_second};
 pub use wire::{Message, Wire};
 
@@ -64,14 +66,23 @@ pub fn is_quick() -> bool {
 
 const QUICK: &str = "--quick";
 
-/// Runs the sections that the arguments name, or all, each under its heading.
+/// Returns the number in an argument such as `--lanes=50`.
+pub fn number_argument(name: &str) -> Option<usize> {
+    let prefix = format!("--{name}=");
+    std::env::args()
+        .skip(1)
+        .find_map(|argument| argument.strip_prefix(&prefix)?.parse().ok())
+}
+
+/// Runs the sections that the arguments name, or all, each under its heading. Arguments that begin with
+/// `--` name no section.
 pub fn main(
     sections: &[&'static str],
     run: impl AsyncFn(&'static str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let named: Vec<String> = std::env::args()
         .skip(1)
-        .filter(|argument| argument != QUICK)
+        .filter(|argument| !argument.starts_with("--"))
         .collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

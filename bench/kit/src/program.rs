@@ -9,9 +9,29 @@ use anyhow::{Context as _, bail};
 use turnlane_rpc::Duplex;
 use turnlane_rpc::connect::{self, connect_unix, connect_ws};
 use turnlane_testkit::wait::DEADLINE;
-use turnlane_testkit::{ProcessSpec, TempHome, TestProcess};
+use turnlane_testkit::{MOCK_KEY, MOCK_KEY_VARIABLE, ProcessSpec, TempHome, TestProcess};
 
 use crate::Whose;
+
+/// The variable with the model's key in the configuration of Codex. A Codex that an engine of ours started
+/// does not get variables whose names begin with `TURNLANE_`.
+const CODEX_KEY_VARIABLE: &str = "MOCK_MODEL_KEY";
+
+/// Makes the model the provider in a home, for our program and for Codex.
+pub fn use_model(home: &TempHome, base_url: &str) -> anyhow::Result<()> {
+    home.use_model(base_url)?;
+    let config = home.codex().join("config.toml");
+    let text = std::fs::read_to_string(&config)?;
+    let text = text.replace(MOCK_KEY_VARIABLE, CODEX_KEY_VARIABLE);
+    Ok(std::fs::write(&config, text)?)
+}
+
+/// The whole environment of a program in a home.
+pub fn variables(home: &TempHome) -> Vec<(String, String)> {
+    let mut variables = home.env();
+    variables.push((CODEX_KEY_VARIABLE.to_owned(), MOCK_KEY.to_owned()));
+    variables
+}
 
 /// A running program.
 #[derive(Debug)]
@@ -28,7 +48,7 @@ impl Program {
         };
         let spec = ProcessSpec::new(program)
             .args(args.iter().copied())
-            .envs(home.env())
+            .envs(variables(home))
             .current_dir(home.workspace());
         let process = TestProcess::start(spec)?;
         Ok(Some(Self { process }))

@@ -2,6 +2,8 @@
 //!
 //! The mapping is one to one. A type that this code does not know has no mapping and is left out.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 use turnlane_protocol::item::{
     AgentMessage, CollabAgentToolCall, CommandAction, CommandExecution, CommandOutcome,
@@ -30,11 +32,11 @@ pub(super) enum MappedItem {
 }
 
 /// Maps an item of a thread that works in `cwd`.
-pub(super) fn map(item: ItemFields, cwd: &str) -> MappedItem {
+pub(super) fn map(item: ItemFields<'_>, cwd: &str) -> MappedItem {
     let body = match item.kind.as_deref() {
-        Some("agent_message") => return MappedItem::Message(item.text.unwrap_or_default()),
-        Some("reasoning") => return MappedItem::Reasoning(item.text.unwrap_or_default()),
-        Some("error") => return MappedItem::Warning(item.message.unwrap_or_default()),
+        Some("agent_message") => return MappedItem::Message(owned(item.text)),
+        Some("reasoning") => return MappedItem::Reasoning(owned(item.text)),
+        Some("error") => return MappedItem::Warning(owned(item.message)),
         Some("todo_list") => return MappedItem::Plan(plan(&item)),
         Some("command_execution") => command(item, cwd),
         Some("file_change") => file_change(&item),
@@ -44,6 +46,10 @@ pub(super) fn map(item: ItemFields, cwd: &str) -> MappedItem {
         other => return MappedItem::Unknown(other.unwrap_or_default().to_owned()),
     };
     MappedItem::Tool(Box::new(body))
+}
+
+fn owned(text: Option<Cow<'_, str>>) -> String {
+    text.map(Cow::into_owned).unwrap_or_default()
 }
 
 /// The body of an agentMessage.
@@ -77,7 +83,7 @@ pub(super) fn fail(body: &mut ItemBody) {
     }
 }
 
-fn status(item: &ItemFields) -> ItemStatus {
+fn status(item: &ItemFields<'_>) -> ItemStatus {
     match item.status.as_deref() {
         Some("in_progress") | None => ItemStatus::InProgress,
         Some("completed") => ItemStatus::Completed,
@@ -87,14 +93,14 @@ fn status(item: &ItemFields) -> ItemStatus {
     }
 }
 
-fn command(item: ItemFields, cwd: &str) -> ItemBody {
+fn command(item: ItemFields<'_>, cwd: &str) -> ItemBody {
     let status = status(&item);
-    let exit_code = item.values.get("exit_code").and_then(Value::as_i64);
+    let exit_code = item.exit_code.as_ref().and_then(Value::as_i64);
     let outcome = match status {
         ItemStatus::Declined => Some(CommandOutcome::Declined),
         _ => exit_code.map(|_| CommandOutcome::Exited),
     };
-    let command = item.command.unwrap_or_default();
+    let command = owned(item.command);
     ItemBody::CommandExecution(Box::new(CommandExecution {
         command_actions: vec![CommandAction::unknown(command.as_str())],
         command,
@@ -102,7 +108,7 @@ fn command(item: ItemFields, cwd: &str) -> ItemBody {
         status,
         process_id: None,
         source: Some(CommandSource::Agent),
-        aggregated_output: item.aggregated_output,
+        aggregated_output: item.aggregated_output.map(Cow::into_owned),
         exit_code: exit_code.and_then(|code| i32::try_from(code).ok()),
         duration_ms: None,
         plugin_id: None,
@@ -112,8 +118,8 @@ fn command(item: ItemFields, cwd: &str) -> ItemBody {
     }))
 }
 
-fn file_change(item: &ItemFields) -> ItemBody {
-    let changes = item.values.get("changes").and_then(Value::as_array);
+fn file_change(item: &ItemFields<'_>) -> ItemBody {
+    let changes = item.changes.as_ref().and_then(Value::as_array);
     let update = |change: &Value| {
         let kind = match change["kind"].as_str() {
             Some("add") => FileUpdateKind::Add,
@@ -135,21 +141,22 @@ fn file_change(item: &ItemFields) -> ItemBody {
     })
 }
 
-fn mcp_tool_call(mut item: ItemFields) -> ItemBody {
-    let result = match item.values.remove("result") {
+fn mcp_tool_call(item: ItemFields<'_>) -> ItemBody {
+    let status = status(&item);
+    let result = match item.result {
         Some(Value::Object(result)) => Some(mcp_result(result)),
         _ => None,
     };
-    let error = item.values.get("error").and_then(|error| {
+    let error = item.error.and_then(|error| {
         let message = error["message"].as_str()?.to_owned();
         let extra = Extra::new();
         Some(McpToolError { message, extra })
     });
     ItemBody::McpToolCall(Box::new(McpToolCall {
-        status: status(&item),
-        server: item.server.unwrap_or_default(),
-        tool: item.tool.unwrap_or_default(),
-        arguments: item.values.remove("arguments").unwrap_or_default(),
+        status,
+        server: owned(item.server),
+        tool: owned(item.tool),
+        arguments: item.arguments.unwrap_or_default(),
         result,
         error,
         duration_ms: None,
@@ -175,21 +182,22 @@ fn mcp_result(mut result: Map<String, Value>) -> McpToolResult {
     }
 }
 
-fn collab_tool_call(mut item: ItemFields) -> ItemBody {
-    let receivers = item.values.remove("receiver_thread_ids");
+fn collab_tool_call(item: ItemFields<'_>) -> ItemBody {
+    let status = status(&item);
+    let receivers = item.receiver_thread_ids;
     let receivers = receivers.as_ref().and_then(Value::as_array);
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let agents_states = match item.values.remove("agents_states") {
+    let agents_states = match item.agents_states {
         Some(Value::Object(states)) => states.into_iter().map(agent_state).collect(),
         _ => Extra::new(),
     };
     ItemBody::CollabAgentToolCall(Box::new(CollabAgentToolCall {
         tool: camel_case(item.tool.as_deref().unwrap_or_default()),
-        status: status(&item),
-        sender_thread_id: item.sender_thread_id.unwrap_or_default(),
+        status,
+        sender_thread_id: owned(item.sender_thread_id),
         receiver_thread_ids: receivers.into_iter().flatten().filter_map(text).collect(),
         agents_states,
-        prompt: item.prompt,
+        prompt: item.prompt.map(Cow::into_owned),
         model: None,
         reasoning_effort: None,
         extra: Extra::new(),
@@ -204,22 +212,22 @@ fn agent_state((thread, mut state): (String, Value)) -> (String, Value) {
     (thread, state)
 }
 
-fn web_search(mut item: ItemFields) -> ItemBody {
-    let action = item.values.remove("action").map(|mut action| {
+fn web_search(item: ItemFields<'_>) -> ItemBody {
+    let action = item.action.map(|mut action| {
         if let Some(Value::String(word)) = action.get_mut("type") {
             *word = camel_case(word);
         }
         action
     });
     ItemBody::WebSearch(WebSearch {
-        query: item.query.unwrap_or_default(),
+        query: owned(item.query),
         action: action.filter(|action| !action.is_null()),
         ..WebSearch::default()
     })
 }
 
-fn plan(item: &ItemFields) -> Vec<PlanStep> {
-    let items = item.values.get("items").and_then(Value::as_array);
+fn plan(item: &ItemFields<'_>) -> Vec<PlanStep> {
+    let items = item.items.as_ref().and_then(Value::as_array);
     let step = |item: &Value| {
         let status = match item["completed"].as_bool() {
             Some(true) => PlanStepStatus::Completed,

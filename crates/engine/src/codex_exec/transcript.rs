@@ -7,9 +7,11 @@
 
 mod repeats;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
+use turnlane_protocol::ids::ItemId;
 use turnlane_protocol::item::{ItemBody, ThreadItem};
 use turnlane_protocol::turn_error::{ErrorKind, TurnError};
 use turnlane_protocol::usage::TokenCounts;
@@ -143,14 +145,15 @@ impl Transcript {
         }
     }
 
-    fn read_event(&mut self, mut event: EventLine, now_ms: i64, steps: &mut Vec<Step>) {
+    fn read_event(&mut self, mut event: EventLine<'_>, now_ms: i64, steps: &mut Vec<Step>) {
         self.events += 1;
         self.progress += 1;
         let kind = event.kind.take().unwrap_or_default();
-        match kind.as_str() {
+        match kind.as_ref() {
             "thread.started" if !self.has_thread_started => {
                 self.has_thread_started = true;
-                self.open_thread(event.thread_id.unwrap_or_default(), steps);
+                let id = event.thread_id.map(Cow::into_owned);
+                self.open_thread(id.unwrap_or_default(), steps);
             }
             "turn.started" if !self.has_turn_started => {
                 self.has_turn_started = true;
@@ -193,9 +196,11 @@ impl Transcript {
         self.terminal.get_or_insert(terminal);
     }
 
-    fn failed(&self, error: &Value, message: Option<String>) -> TerminalLine {
+    fn failed(&self, error: &Value, message: Option<Cow<'_, str>>) -> TerminalLine {
         let text = error["message"].as_str().map(str::to_owned);
-        let text = text.or(message).or_else(|| self.last_error.clone());
+        let text = text
+            .or(message.map(Cow::into_owned))
+            .or_else(|| self.last_error.clone());
         let kind = serde_json::from_value::<ErrorKind>(error["kind"].clone()).ok();
         TerminalLine::Failed {
             message: text.unwrap_or_else(|| "Codex gave no reason".to_owned()),
@@ -204,9 +209,10 @@ impl Transcript {
         }
     }
 
-    fn read_error(&mut self, event: EventLine, steps: &mut Vec<Step>) {
+    fn read_error(&mut self, event: EventLine<'_>, steps: &mut Vec<Step>) {
         let older = |error: &Value| Some(error["message"].as_str()?.to_owned());
-        let message = event.message.or_else(|| older(event.error.as_ref()?));
+        let message = event.message.map(Cow::into_owned);
+        let message = message.or_else(|| older(event.error.as_ref()?));
         let message = message.unwrap_or_default();
         if !texts::is_retry(&message) {
             self.last_error = Some(message);
@@ -222,14 +228,14 @@ impl Transcript {
 
     fn read_item(
         &mut self,
-        mut item: ItemFields,
+        mut item: ItemFields<'_>,
         is_completed: bool,
         now_ms: i64,
         steps: &mut Vec<Step>,
     ) {
         let id = item.id.take().filter(|id| id.len() <= ID_BYTES_MAX);
         // An item without a usable id is told under one of ours.
-        let id = id.unwrap_or_else(|| format!("line_{}", self.events));
+        let id = id.unwrap_or_else(|| format!("line_{}", self.events).into());
         match items::map(item, &self.cwd) {
             MappedItem::Unknown(kind) => self.note_unknown(&kind),
             MappedItem::Warning(text) if is_completed => {
@@ -275,7 +281,7 @@ impl Transcript {
         if self.open.len() >= OPEN_ITEMS_MAX || self.ended.contains(id) {
             return;
         }
-        let item = ThreadItem::started(self.stored_id(id).as_str().into(), now_ms, body);
+        let item = ThreadItem::started(self.stored_id(id), now_ms, body);
         self.open.push((id.into(), item.clone()));
         steps.push(Step::Emit(Event::ItemStarted(Box::new(item))));
     }
@@ -288,7 +294,7 @@ impl Transcript {
         } else if self.ended.contains(id) {
             return;
         } else {
-            let item = ThreadItem::started(self.stored_id(id).as_str().into(), now_ms, body);
+            let item = ThreadItem::started(self.stored_id(id), now_ms, body);
             steps.push(Step::Emit(Event::ItemStarted(Box::new(item.clone()))));
             item
         };
@@ -304,8 +310,8 @@ impl Transcript {
     }
 
     /// Codex numbers items anew in every process, so its ids are made unique by the turn's.
-    fn stored_id(&self, id: &str) -> String {
-        format!("{}/{id}", self.turn_id)
+    fn stored_id(&self, id: &str) -> ItemId {
+        [&self.turn_id, "/", id].concat().into()
     }
 
     fn note_unknown(&mut self, kind: &str) {

@@ -9,56 +9,54 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Members of an event that any type of event has.
+/// Members of an event that any type of event has. Texts without escapes are borrowed from the line.
 #[derive(Debug, Default)]
-pub(super) struct EventLine {
-    pub(super) kind: Option<String>,
-    pub(super) thread_id: Option<String>,
-    pub(super) item: Option<ItemFields>,
+pub(super) struct EventLine<'a> {
+    pub(super) kind: Option<Cow<'a, str>>,
+    pub(super) thread_id: Option<Cow<'a, str>>,
+    pub(super) item: Option<ItemFields<'a>>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
-    pub(super) message: Option<String>,
+    pub(super) message: Option<Cow<'a, str>>,
 }
 
-/// Members of an item that any type of item has.
+/// Members of an item that any type of item has; all others are skipped without being built.
 #[derive(Debug, Default)]
-pub(super) struct ItemFields {
+pub(super) struct ItemFields<'a> {
     /// The value that begins with `item_`, if `id` stands there more than once.
-    pub(super) id: Option<String>,
-    pub(super) kind: Option<String>,
-    /// Members with a text.
-    pub(super) text: Option<String>,
-    pub(super) message: Option<String>,
-    pub(super) command: Option<String>,
-    pub(super) aggregated_output: Option<String>,
-    pub(super) status: Option<String>,
-    pub(super) server: Option<String>,
-    pub(super) tool: Option<String>,
-    pub(super) query: Option<String>,
-    pub(super) prompt: Option<String>,
-    pub(super) sender_thread_id: Option<String>,
-    /// Members with a structure, by name.
-    pub(super) values: Map<String, Value>,
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) kind: Option<Cow<'a, str>>,
+    pub(super) text: Option<Cow<'a, str>>,
+    pub(super) message: Option<Cow<'a, str>>,
+    pub(super) command: Option<Cow<'a, str>>,
+    pub(super) aggregated_output: Option<Cow<'a, str>>,
+    pub(super) status: Option<Cow<'a, str>>,
+    pub(super) server: Option<Cow<'a, str>>,
+    pub(super) tool: Option<Cow<'a, str>>,
+    pub(super) query: Option<Cow<'a, str>>,
+    pub(super) prompt: Option<Cow<'a, str>>,
+    pub(super) sender_thread_id: Option<Cow<'a, str>>,
+    pub(super) action: Option<Value>,
+    pub(super) agents_states: Option<Value>,
+    pub(super) arguments: Option<Value>,
+    pub(super) changes: Option<Value>,
+    pub(super) error: Option<Value>,
+    pub(super) exit_code: Option<Value>,
+    pub(super) items: Option<Value>,
+    pub(super) receiver_thread_ids: Option<Value>,
+    pub(super) result: Option<Value>,
 }
-
-/// The members of [`ItemFields::values`]; all others are skipped without being built.
-const VALUES: [&str; 9] = [
-    "action",
-    "agents_states",
-    "arguments",
-    "changes",
-    "error",
-    "exit_code",
-    "items",
-    "receiver_thread_ids",
-    "result",
-];
 
 /// Reads a line; none if it is not a JSON object.
-pub(super) fn read(line: &[u8]) -> Option<EventLine> {
-    serde_json::from_slice(line).ok()
+pub(super) fn read(line: &[u8]) -> Option<EventLine<'_>> {
+    match std::str::from_utf8(line) {
+        // One check of the whole line costs less than one for each text in it.
+        Ok(line) => serde_json::from_str(line).ok(),
+        // The texts that are used may still be valid.
+        Err(_) => serde_json::from_slice(line).ok(),
+    }
 }
 
 struct Key<'a>(Cow<'a, str>);
@@ -88,53 +86,53 @@ impl<'de> Deserialize<'de> for Key<'de> {
 }
 
 /// A text, or none where another type stands.
-struct Text(Option<String>);
+struct Text<'a>(Option<Cow<'a, str>>);
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
 
         impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text;
+            type Value = Text<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any value")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(Some(text.to_owned())))
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Some(Cow::Borrowed(text))))
             }
 
-            fn visit_string<E: Error>(self, text: String) -> Result<Text, E> {
-                Ok(Text(Some(text)))
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Some(Cow::Owned(text.to_owned()))))
             }
 
-            fn visit_unit<E: Error>(self) -> Result<Text, E> {
+            fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
                 Ok(Text(None))
             }
 
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Text, E> {
+            fn visit_bool<E: Error>(self, _: bool) -> Result<Text<'de>, E> {
                 Ok(Text(None))
             }
 
-            fn visit_i64<E: Error>(self, _: i64) -> Result<Text, E> {
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Text<'de>, E> {
                 Ok(Text(None))
             }
 
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Text, E> {
+            fn visit_u64<E: Error>(self, _: u64) -> Result<Text<'de>, E> {
                 Ok(Text(None))
             }
 
-            fn visit_f64<E: Error>(self, _: f64) -> Result<Text, E> {
+            fn visit_f64<E: Error>(self, _: f64) -> Result<Text<'de>, E> {
                 Ok(Text(None))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(Text(None))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 Ok(Text(None))
             }
@@ -144,25 +142,25 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-impl<'de> Deserialize<'de> for EventLine {
+impl<'de> Deserialize<'de> for EventLine<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct LineVisitor;
 
         impl<'de> Visitor<'de> for LineVisitor {
-            type Value = EventLine;
+            type Value = EventLine<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an event")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventLine, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventLine<'de>, A::Error> {
                 let mut line = EventLine::default();
                 while let Some(Key(key)) = map.next_key()? {
                     match key.as_ref() {
-                        "type" => line.kind = map.next_value::<Text>()?.0,
-                        "thread_id" => line.thread_id = map.next_value::<Text>()?.0,
-                        "message" => line.message = map.next_value::<Text>()?.0,
-                        "item" => line.item = map.next_value::<LenientItem>()?.0,
+                        "type" => line.kind = map.next_value::<Text<'_>>()?.0,
+                        "thread_id" => line.thread_id = map.next_value::<Text<'_>>()?.0,
+                        "message" => line.message = map.next_value::<Text<'_>>()?.0,
+                        "item" => line.item = map.next_value::<LenientItem<'_>>()?.0,
                         "usage" => line.usage = Some(map.next_value()?),
                         "error" => line.error = Some(map.next_value()?),
                         _ => drop(map.next_value::<IgnoredAny>()?),
@@ -177,20 +175,23 @@ impl<'de> Deserialize<'de> for EventLine {
 }
 
 /// An item, or none where something other than an object stands.
-struct LenientItem(Option<ItemFields>);
+struct LenientItem<'a>(Option<ItemFields<'a>>);
 
-impl<'de> Deserialize<'de> for LenientItem {
+impl<'de> Deserialize<'de> for LenientItem<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ItemVisitor;
 
         impl<'de> Visitor<'de> for ItemVisitor {
-            type Value = LenientItem;
+            type Value = LenientItem<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an item")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LenientItem, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<LenientItem<'de>, A::Error> {
                 let mut item = ItemFields::default();
                 while let Some(Key(key)) = map.next_key()? {
                     item.read_member(&key, &mut map)?;
@@ -198,7 +199,7 @@ impl<'de> Deserialize<'de> for LenientItem {
                 Ok(LenientItem(Some(item)))
             }
 
-            fn visit_unit<E: Error>(self) -> Result<LenientItem, E> {
+            fn visit_unit<E: Error>(self) -> Result<LenientItem<'de>, E> {
                 Ok(LenientItem(None))
             }
         }
@@ -207,22 +208,10 @@ impl<'de> Deserialize<'de> for LenientItem {
     }
 }
 
-impl ItemFields {
-    fn read_member<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        map: &mut A,
-    ) -> Result<(), A::Error> {
+impl<'de> ItemFields<'de> {
+    fn read_member<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         let text = match key {
-            "id" => {
-                let id = map.next_value::<Text>()?.0;
-                let is_ours =
-                    |id: &Option<String>| id.as_deref().is_some_and(|id| id.starts_with("item_"));
-                if is_ours(&id) || !is_ours(&self.id) {
-                    self.id = id;
-                }
-                return Ok(());
-            }
+            "id" => return self.read_id(map),
             "type" => &mut self.kind,
             "text" => &mut self.text,
             "message" => &mut self.message,
@@ -234,17 +223,43 @@ impl ItemFields {
             "query" => &mut self.query,
             "prompt" => &mut self.prompt,
             "sender_thread_id" => &mut self.sender_thread_id,
+            _ => return self.read_structure(key, map),
+        };
+        *text = map.next_value::<Text<'_>>()?.0;
+        Ok(())
+    }
+
+    fn read_id<A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        let id = map.next_value::<Text<'_>>()?.0;
+        let is_of_item =
+            |id: &Option<Cow<'_, str>>| id.as_deref().is_some_and(|id| id.starts_with("item_"));
+        if is_of_item(&id) || !is_of_item(&self.id) {
+            self.id = id;
+        }
+        Ok(())
+    }
+
+    fn read_structure<A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let value = match key {
+            "action" => &mut self.action,
+            "agents_states" => &mut self.agents_states,
+            "arguments" => &mut self.arguments,
+            "changes" => &mut self.changes,
+            "error" => &mut self.error,
+            "exit_code" => &mut self.exit_code,
+            "items" => &mut self.items,
+            "receiver_thread_ids" => &mut self.receiver_thread_ids,
+            "result" => &mut self.result,
             _ => {
-                if VALUES.contains(&key) {
-                    let value = map.next_value()?;
-                    self.values.insert(key.to_owned(), value);
-                } else {
-                    map.next_value::<IgnoredAny>()?;
-                }
+                map.next_value::<IgnoredAny>()?;
                 return Ok(());
             }
         };
-        *text = map.next_value::<Text>()?.0;
+        *value = Some(map.next_value()?);
         Ok(())
     }
 }
@@ -276,8 +291,15 @@ mod tests {
         assert_eq!((event.message, event.thread_id), (None, None));
         let item = event.item.unwrap();
         assert_eq!((item.text, item.status, item.command), (None, None, None));
-        assert!(item.values.is_empty());
+        assert!(item.changes.is_none() && item.result.is_none());
         assert!(read(br#"{"type":"x","item":null}"#).unwrap().item.is_none());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_matter_only_in_members_that_are_used() {
+        let line = b"{\"later\":\"\xff\",\"type\":\"x\"}";
+        assert_eq!(read(line).unwrap().kind.as_deref(), Some("x"));
+        assert!(read(b"{\"message\":\"\xff\",\"type\":\"x\"}").is_none());
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! A table of goals: the figure, its limit, and the verdict.
 
-use turnlane_benchkit::println;
+use crate::println;
 
 /// Writes the head.
-pub(crate) fn head() {
+pub fn head() {
     println("");
     println("| goal | measured | limit | met |");
     println("| --- | ---: | ---: | --- |");
 }
 
 /// Writes a goal that the figure must not exceed.
-pub(crate) fn at_most(what: &str, measured: f64, limit: f64) {
+pub fn at_most(what: &str, measured: f64, limit: f64) {
     row(what, measured, &format!("<= {limit}"), measured <= limit);
 }
 
 /// Writes a goal that the figure must reach.
-pub(crate) fn at_least(what: &str, measured: f64, limit: f64) {
+pub fn at_least(what: &str, measured: f64, limit: f64) {
     row(what, measured, &format!(">= {limit}"), measured >= limit);
 }
 
@@ -32,7 +32,7 @@ fn row(what: &str, measured: f64, limit: &str, is_met: bool) {
 }
 
 /// A figure for people; a dash where nothing was measured.
-pub(crate) fn shown(value: f64) -> String {
+pub fn shown(value: f64) -> String {
     if value.is_nan() {
         "–".to_owned()
     } else if value.abs() >= 1000.0 {

@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use crate::figures::float;
 use anyhow::Context as _;
-use turnlane_benchkit::float;
 
 /// Processor time of a tree of processes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CpuSeconds {
+pub struct CpuSeconds {
     /// Of the living processes that run the same program as the root: our server with its keeper.
-    pub(crate) own: f64,
+    pub own: f64,
     /// Of all, those that have ended included.
-    pub(crate) all: f64,
+    pub all: f64,
 }
 
 /// The parts of a `stat` line that are of interest.
@@ -28,7 +28,7 @@ struct Process {
 }
 
 /// Seconds that a process and its descendants have computed so far.
-pub(crate) fn cpu_seconds(root: i32) -> anyhow::Result<CpuSeconds> {
+pub fn cpu_seconds(root: i32) -> anyhow::Result<CpuSeconds> {
     let below = below(root)?;
     let program = program(usize::try_from(root)?);
     let own = below
@@ -48,15 +48,49 @@ pub(crate) fn cpu_seconds(root: i32) -> anyhow::Result<CpuSeconds> {
 }
 
 /// Seconds that the children of a process have computed which it waited for.
-pub(crate) fn children_seconds(pid: i32) -> anyhow::Result<f64> {
+pub fn children_seconds(pid: i32) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let process = parse(&stat).context("a stat line")?;
     Ok(float(process.waited_ticks) / 100.0)
 }
 
+/// Seconds that the threads of one process have computed, exact to nanoseconds.
+pub fn thread_seconds(pid: i32) -> anyhow::Result<f64> {
+    let mut seconds = 0.0;
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        // One that has ended since is not counted.
+        let Ok(line) = std::fs::read_to_string(entry?.path().join("schedstat")) else {
+            continue;
+        };
+        let figure = line.split_whitespace().next().context("a schedstat line")?;
+        seconds += figure.parse::<f64>()? / 1e9;
+    }
+    Ok(seconds)
+}
+
+/// The processes that a process started, and those that they started.
+pub fn descendants(root: i32) -> anyhow::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for pid in below(root)?.into_keys() {
+        let pid = i32::try_from(pid)?;
+        if pid != root {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+/// Megabytes of a process, with a part of each page that it shares with others.
+pub fn proportional_mb(pid: i32) -> anyhow::Result<f64> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = maps.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let figure = line.and_then(|line| line.split_whitespace().next());
+    Ok(figure.context("no Pss")?.parse::<f64>()? * 1024.0 / 1e6)
+}
+
 /// Megabytes that are not files, of a process and of those descendants that run the same program. Pages
 /// that they share with each other count once.
-pub(crate) fn own_memory_mb(root: i32) -> anyhow::Result<f64> {
+pub fn own_memory_mb(root: i32) -> anyhow::Result<f64> {
     let program = program(usize::try_from(root)?);
     let mut kib = 0.0;
     for pid in below(root)?.into_keys() {
