@@ -210,7 +210,9 @@ async fn an_interrupt_ends_the_command_and_the_thread_goes_on() {
     assert_eq!(seen.completed[0]["status"], "failed");
     let pid = std::fs::read_to_string(pid).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    assert!(stat.is_err(), "the command lives: {stat:?}");
+    // One that has ended may wait for its parent to notice.
+    let has_ended = stat.as_ref().map_or(true, |stat| stat.contains(") Z "));
+    assert!(has_ended, "the command lives: {stat:?}");
     codex.mock.push(Reply::text("back"));
     let next = codex.turn("go on", seen.state.as_deref()).await;
     assert_eq!(
@@ -276,8 +278,13 @@ async fn refusals_of_codex_have_their_kinds() {
     let Some(codex) = Codex::start().await else {
         return;
     };
+    // Codex has counted tokens there, so that the thread is not one that never came to be.
+    let total = json!(TokenCounts {
+        input_tokens: 7,
+        ..TokenCounts::default()
+    });
     let unknown =
-        json!({"v": 1, "threadId": "01a1e099-0000-7000-8000-000000000000", "total": null});
+        json!({"v": 1, "threadId": "01a1e099-0000-7000-8000-000000000000", "total": total});
     let unknown = RawValue::from_string(unknown.to_string()).unwrap();
     let seen = codex.turn("x", Some(&unknown)).await;
     let outcome = seen.assert_failed(ErrorKind::ThreadNotFound);
