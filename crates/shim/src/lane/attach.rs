@@ -3,12 +3,14 @@
 //! The invariant here: nothing is reported that the last shim has reported, as far as its file says, and
 //! nothing is left out that ended after it. Attaching twice finds the same thread.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use super::read::{self, EXHAUSTED, QueueLook, turn_end};
 use super::{Lane, SHIM_PAUSE};
 use crate::error::LaneError;
-use crate::receipts::LastReported;
+use crate::receipts::{self, LastReported};
 use crate::state::{EngineHealth, Fate, MessageName, TurnEnd, TurnStart};
 
 /// Turns that are looked at for what was not reported.
@@ -29,13 +31,15 @@ pub(crate) struct Attached {
     pub(crate) running: Option<TurnStart>,
     /// The newest turn that has ended.
     pub(crate) newest_ended: Option<String>,
+    /// The file that says what was reported is there.
+    pub(crate) has_record: bool,
 }
 
 impl Lane {
     /// Takes the lane once. [`LaneError::Held`] says that another shim or worker has it.
     pub(crate) async fn attach(
         self,
-        last: Option<LastReported>,
+        directory: &Path,
         is_fresh: bool,
     ) -> Result<Attached, LaneError> {
         let mut start = self.start(None).await?;
@@ -48,6 +52,10 @@ impl Lane {
             .unwrap_or_default()
             .to_owned();
         let lane = self.of_thread(&thread);
+        // Only now: a predecessor that had the lane may have recorded its last receipts just before.
+        let record = (directory.to_owned(), self.binding().to_owned());
+        let reading = tokio::task::spawn_blocking(move || receipts::read(&record.0, &record.1));
+        let last = reading.await.ok().flatten();
         let (turns, newest_ended, running) = lane.unreported(last.as_ref()).await?;
         let mut ended = match &last {
             Some(last) if last.thread != thread => self.left_in_former(last).await?,
@@ -72,6 +80,7 @@ impl Lane {
             ended,
             running,
             newest_ended,
+            has_record: last.is_some(),
             thread,
             queue,
         };

@@ -40,12 +40,10 @@ impl Shim {
         self.calls.push(Box::pin(async move {
             tokio::time::sleep(pause).await;
             let binding = lane.binding().to_owned();
-            let place = (directory.clone(), binding.clone());
-            let reading = tokio::task::spawn_blocking(move || receipts::read(&place.0, &place.1));
-            let last = reading.await.ok().flatten();
-            let is_unknown = last.is_none();
-            let attached = lane.attach(last, is_fresh).await.map(Box::new);
-            if let (true, Ok(attached)) = (is_unknown, &attached) {
+            let attached = lane.attach(&directory, is_fresh).await.map(Box::new);
+            if let Ok(attached) = &attached
+                && !attached.has_record
+            {
                 // Before the first message: without the file a kill would leave its end unreported.
                 let last = LastReported {
                     binding,
