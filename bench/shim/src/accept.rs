@@ -3,6 +3,7 @@
 use anyhow::ensure;
 use serde_json::json;
 use turnlane_benchkit::{Disk, Figures, InstantModel, goal, is_quick, now, per_second, println};
+use turnlane_testkit::wait::{DEADLINE, within};
 
 use crate::member::{self, Member, message};
 use crate::table;
@@ -82,12 +83,17 @@ pub(crate) async fn rate() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails unless so many messages wait.
+/// Fails unless so many messages wait. A shim is told of the depth of its lane after the acceptance.
 async fn holds(member: &mut Member, messages: usize) -> anyhow::Result<()> {
-    member.send(&json!({"cmd": "GetState"})).await?;
-    let state = member.event("State").await?;
-    ensure!(state["queue_depth"] == messages, "{state}");
-    Ok(())
+    let holds = async {
+        loop {
+            member.send(&json!({"cmd": "GetState"})).await?;
+            if member.event("State").await?["queue_depth"] == messages {
+                return Ok(());
+            }
+        }
+    };
+    within(&format!("{messages} waiting messages"), DEADLINE, holds).await?
 }
 
 /// Accepted to `MessageDelivered` with an idle lane.
