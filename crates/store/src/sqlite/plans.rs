@@ -103,7 +103,12 @@ fn is_long_walk(step: &str) -> bool {
     scans && !SHORT_WALKS.iter().any(|short| step.starts_with(short))
 }
 
-fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+/// Forgets the statements heard so far.
+pub(super) fn forget_plans() {
+    EXPLAINED.take();
+}
+
+pub(super) fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut statement = connection
         .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
         .unwrap();
@@ -120,7 +125,8 @@ fn plans_of(fixture: &Fixture, text: &str) -> Vec<Vec<String>> {
     plans
 }
 
-fn assert_uses(fixture: &Fixture, text: &str, step: &str) {
+/// Fails unless each plan of such a statement has this step, and sorts nothing.
+pub(super) fn assert_uses(fixture: &Fixture, text: &str, step: &str) {
     for plan in plans_of(fixture, text) {
         assert!(
             plan.iter().any(|found| found.contains(step)),

@@ -35,6 +35,16 @@ const LOOKED_AT_MAX: u32 = 1_000;
 /// How many of them are read at once beyond the free places.
 const READ_AHEAD: u32 = 16;
 
+/// A statement over the pending items of one kind: names their index and its condition.
+pub(super) fn pending(sql: &str, company: Company) -> String {
+    let (index, losses) = match company {
+        Company::Others => ("fanout_item_due", "losses < 2"),
+        Company::Alone => ("fanout_item_alone", "losses >= 2"),
+    };
+    sql.replace("BY INDEX", &format!("BY {index}"))
+        .replace("LOSSES", losses)
+}
+
 /// A claim under way.
 struct Claiming<'a> {
     claim: &'a ClaimItems,
@@ -94,11 +104,8 @@ impl Claiming<'_> {
 
     /// Claims pending items that are due.
     fn claim_due(&mut self, db: &Db<'_>) -> Result<(), Fault> {
-        let losses = match self.claim.company {
-            Company::Others => "losses < 2",
-            Company::Alone => "losses >= 2",
-        };
-        let sql = include_str!("../sql/fanout/due.sql").replace("LOSSES", losses);
+        let due = include_str!("../sql/fanout/due.sql");
+        let sql = pending(due, self.claim.company);
         let mut behind = (i64::MIN, i64::MIN);
         while !self.is_over() {
             let place = params![
@@ -299,18 +306,17 @@ fn begin_turn(
 
 /// When the next pending item becomes due; now for rows that never ran.
 fn next_due(db: &Db<'_>, job: &Job, at_ms: i64) -> Result<Option<i64>, Fault> {
-    const DUE: &str = "SELECT min(not_before_ms) FROM fanout_item \
-         WHERE job = ?1 AND state = 'pending' AND losses < 2";
-    const ALONE: &str = "SELECT min(not_before_ms) FROM fanout_item \
-         WHERE job = ?1 AND state = 'pending' AND losses >= 2";
+    const DUE: &str = "SELECT min(not_before_ms) FROM fanout_item INDEXED BY INDEX \
+         WHERE job = ?1 AND state = 'pending' AND LOSSES";
     const FRESH: &str = "SELECT 1 FROM fanout_row WHERE job = ?1 AND seq >= ?2 LIMIT 1";
     if job.row.cancel_asked {
         return Ok(None);
     }
     let no = job.row.no;
     let mut next: Option<i64> = None;
-    for sql in [DUE, ALONE] {
-        let due: Option<i64> = single(db, sql, params![no], |row| row.get(0))?;
+    for company in [Company::Others, Company::Alone] {
+        let sql = pending(DUE, company);
+        let due: Option<i64> = single(db, &sql, params![no], |row| row.get(0))?;
         next = [next, due].into_iter().flatten().min();
     }
     let place = params![no, job.row.next_seq];
@@ -322,8 +328,8 @@ fn next_due(db: &Db<'_>, job: &Job, at_ms: i64) -> Result<Option<i64>, Fault> {
 
 /// Whether an item is due that runs alone.
 fn alone_waits(db: &Db<'_>, job: &Job, at_ms: i64) -> Result<bool, Fault> {
-    const ALONE: &str = "SELECT 1 FROM fanout_item WHERE job = ?1 AND state = 'pending' \
-         AND losses >= 2 AND not_before_ms <= ?2 LIMIT 1";
+    const ALONE: &str = "SELECT 1 FROM fanout_item INDEXED BY fanout_item_alone \
+         WHERE job = ?1 AND state = 'pending' AND losses >= 2 AND not_before_ms <= ?2 LIMIT 1";
     let due = first(db, ALONE, params![job.row.no, at_ms], |_| Ok(()))?;
     Ok(due.is_some() && !job.row.cancel_asked)
 }

@@ -6,9 +6,12 @@
 
 use rusqlite::params;
 
+use super::claim::pending;
 use super::items::row_with_id;
 use super::rows::{Job, StoredItem, find_item, save_item};
-use crate::fanout::{ItemState, JobCounts, JobState, RetriedItems, RetryItems, RetryWhich};
+use crate::fanout::{
+    Company, ItemState, JobCounts, JobState, RetriedItems, RetryItems, RetryWhich,
+};
 use crate::sqlite::Db;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::statement::execute;
@@ -69,8 +72,8 @@ fn write_cancelled(db: &Db<'_>, job: &mut Job, at_ms: i64) -> Result<(), Fault> 
     let waiting = job.row.counts.cancelled - job.stored.cancelled;
     let error = job.cancellation();
     let ended_ms = job.row.ended_ms.unwrap_or(at_ms);
-    for losses in ["losses < 2", "losses >= 2"] {
-        let sql = include_str!("../sql/fanout/cancel_pending.sql").replace("LOSSES", losses);
+    for company in [Company::Others, Company::Alone] {
+        let sql = pending(include_str!("../sql/fanout/cancel_pending.sql"), company);
         let values = params![job.row.no, ended_ms, error.kind, error.message];
         execute(db, &sql, values)?;
     }

@@ -21,5 +21,5 @@ FROM (
     ELSE 'queued'
   END AS doing
   FROM lane INDEXED BY lane_doing
-  WHERE active IS NOT NULL OR paused IS NOT NULL OR waiting IS NOT NULL OR depth > 0
+  WHERE coalesce(active, paused, waiting) IS NOT NULL OR depth > 0
 )
