@@ -3,4 +3,3 @@ WHERE ended_ms IS NULL AND state IN ('running','cancelling','paused') AND deleti
   AND (state <> 'paused' OR resume_ms IS NOT NULL OR EXISTS (
     SELECT 1 FROM fanout_item INDEXED BY fanout_item_running
     WHERE job = no AND state = 'running'))
-ORDER BY no
