@@ -10,6 +10,7 @@
 
 mod acts;
 mod disk;
+mod fanout_act;
 mod notes;
 mod operations;
 mod player;
