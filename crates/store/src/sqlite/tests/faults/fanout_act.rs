@@ -120,7 +120,7 @@ fn settlement(job: JobNo, begun: &BegunItem, to: SettleTo) -> Settlement {
 }
 
 /// A job from its making to its deletion.
-pub(super) async fn fan_out(player: &mut Player<'_>) {
+pub(in crate::sqlite::tests) async fn fan_out(player: &mut Player<'_>) {
     let made = player.step("new-job", |store| store.create_job(new_job()));
     let Some(CreatedJob::Made(made)) = made.await else {
         return;

@@ -89,7 +89,7 @@ fn was_carried_out(line: &str) -> bool {
 }
 
 /// Whoever plays the script.
-pub(super) struct Player<'p> {
+pub(in crate::sqlite::tests) struct Player<'p> {
     store: &'p SqliteStore,
     part: Part<'p>,
 }
@@ -101,7 +101,7 @@ impl<'p> Player<'p> {
     }
 
     /// Plays where nothing fails.
-    pub(super) fn sure(store: &'p SqliteStore) -> Self {
+    pub(in crate::sqlite::tests) fn sure(store: &'p SqliteStore) -> Self {
         let part = Part::Sure;
         Self { store, part }
     }
