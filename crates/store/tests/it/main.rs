@@ -13,4 +13,5 @@ mod backend;
 mod build;
 mod conformance;
 mod fanout_model;
+mod fanout_size;
 mod model;
