@@ -16,6 +16,7 @@ mod fanout_claims;
 mod fanout_import;
 mod fanout_reads;
 mod fanout_reports;
+mod fanout_retries;
 mod fanout_states;
 mod fences;
 mod foreign;

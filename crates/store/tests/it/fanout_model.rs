@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use turnlane_store::fanout::{
     AttemptOutcome, BegunItem, ChangedJob, ClaimItems, Company, ItemReport, JobNo, JobOwner, JobTo,
-    RetryWhich, ReturnUses, SettleTo, Settlement,
+    RepairItem, RetryWhich, ReturnUses, SettleTo, Settlement,
 };
 
 use crate::backend::SqliteFile;
@@ -183,22 +183,7 @@ impl Run {
         let (hand, job) = (&self.hands[who], self.job);
         let model = &mut self.reference;
         match step {
-            Step::Claim { max, company } => {
-                let claim = ClaimItems {
-                    company: *company,
-                    ..claiming(job, *max)
-                };
-                let claimed = hand.claim_items(claim).await.unwrap();
-                let said = format!("{:?} {:?}", seqs(&claimed), claimed.alone_waits);
-                let due = claimed.next_due_ms.map(|due| due - NOW);
-                let begun = claimed.begun.into_iter().map(|begun| (who, begun));
-                self.begun.extend(begun);
-                let (seqs, alone, expected_due) = model.claim(*max, *company);
-                (
-                    format!("{said} {due:?}"),
-                    format!("{seqs:?} {alone:?} {expected_due:?}"),
-                )
-            }
+            Step::Claim { max, company } => self.claim(who, *max, *company).await,
             Step::EndTurn { item, attempt } => {
                 let at = self.begun.iter().position(|(_, begun)| {
                     (begun.item.seq, begun.item.attempt) == (*item, *attempt)
@@ -250,43 +235,9 @@ impl Run {
                 item,
                 attempt,
                 tokens: used,
-            } => {
-                let of = attempt_of(job, *item, *attempt);
-                let nth = model.repairs(*item) + 1;
-                let repair = turnlane_store::fanout::RepairItem {
-                    usage: tokens(*used),
-                    ..repairing(of, nth)
-                };
-                let begun = hand.repair_item(repair).await;
-                let said = match begun {
-                    Ok(Some(begun)) => {
-                        self.begun.push((who, *begun));
-                        "begun"
-                    }
-                    Ok(None) => "no",
-                    Err(_) => "refused",
-                };
-                let expected = model.repair(*item, *attempt, *used);
-                (said.to_owned(), expected.to_owned())
-            }
+            } => self.repair(who, *item, *attempt, *used).await,
             Step::Run | Step::Pause | Step::Cancel | Step::End | Step::Limit(_) => {
-                let to = match step {
-                    Step::Pause => JobTo::Paused {
-                        reason: "user".to_owned(),
-                        message: None,
-                        resume_ms: None,
-                    },
-                    Step::Cancel => JobTo::Cancelling { message: None },
-                    Step::End => JobTo::EndIfDone,
-                    Step::Limit(limit) => JobTo::Limit(*limit),
-                    _ => JobTo::Running {
-                        owner: JobOwner::Detached,
-                        owner_worker: None,
-                    },
-                };
-                let answer = hand.try_change(job, to.clone()).await;
-                let changed = matches!(answer, ChangedJob::Changed(_));
-                (changed.to_string(), model.change(&to).to_string())
+                self.change(who, step).await
             }
             Step::Retry(which) => {
                 let which = match which {
@@ -299,6 +250,61 @@ impl Run {
                 (retried.to_string(), model.retry(&which).to_string())
             }
         }
+    }
+
+    async fn claim(&mut self, who: usize, max: u32, company: Company) -> (String, String) {
+        let claim = ClaimItems {
+            company,
+            ..claiming(self.job, max)
+        };
+        let claimed = self.hands[who].claim_items(claim).await.unwrap();
+        let said = format!("{:?} {:?}", seqs(&claimed), claimed.alone_waits);
+        let due = claimed.next_due_ms.map(|due| due - NOW);
+        let begun = claimed.begun.into_iter().map(|begun| (who, begun));
+        self.begun.extend(begun);
+        let (seqs, alone, expected_due) = self.reference.claim(max, company);
+        (
+            format!("{said} {due:?}"),
+            format!("{seqs:?} {alone:?} {expected_due:?}"),
+        )
+    }
+
+    async fn repair(&mut self, who: usize, item: i64, attempt: u32, used: i64) -> (String, String) {
+        let nth = self.reference.repairs(item) + 1;
+        let repair = RepairItem {
+            usage: tokens(used),
+            ..repairing(attempt_of(self.job, item, attempt), nth)
+        };
+        let said = match self.hands[who].repair_item(repair).await {
+            Ok(Some(begun)) => {
+                self.begun.push((who, *begun));
+                "begun"
+            }
+            Ok(None) => "no",
+            Err(_) => "refused",
+        };
+        let expected = self.reference.repair(item, attempt, used);
+        (said.to_owned(), expected.to_owned())
+    }
+
+    async fn change(&mut self, who: usize, step: &Step) -> (String, String) {
+        let to = match step {
+            Step::Pause => JobTo::Paused {
+                reason: "user".to_owned(),
+                message: None,
+                resume_ms: None,
+            },
+            Step::Cancel => JobTo::Cancelling { message: None },
+            Step::End => JobTo::EndIfDone,
+            Step::Limit(limit) => JobTo::Limit(*limit),
+            _ => JobTo::Running {
+                owner: JobOwner::Detached,
+                owner_worker: None,
+            },
+        };
+        let answer = self.hands[who].try_change(self.job, to.clone()).await;
+        let changed = matches!(answer, ChangedJob::Changed(_));
+        (changed.to_string(), self.reference.change(&to).to_string())
     }
 
     /// What the store shows of the job.

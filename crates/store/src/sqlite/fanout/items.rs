@@ -1,7 +1,7 @@
 //! Items: found by their id, listed, exported.
 //!
-//! The invariant here: a read looks at a bounded number of rows, whatever it looks for; where it stops
-//! it says from which row on the caller goes on.
+//! The invariant here: a read looks at a bounded number of rows, also where few of them match. Where it
+//! stops early, its answer names the row from which the caller goes on.
 
 use rusqlite::params;
 

@@ -1,7 +1,7 @@
 //! The report of a result.
 //!
-//! The invariant here: the first result that is committed stays, with the attempt that reported it,
-//! whatever attempt that was; its item never starts again.
+//! The invariant here: the first result that is committed stays, also when an older attempt reports
+//! it; its item never starts again.
 
 use rusqlite::params;
 

@@ -80,7 +80,7 @@ fn settle_one(
     attempt.ended_ms = Some(at_ms);
     if attempt.outcome.is_none() {
         attempt.outcome = Some(settlement.outcome);
-        attempt.error = settlement.error.clone();
+        attempt.error.clone_from(&settlement.error);
     }
     if runs {
         move_on(db, job, &mut item, settlement, at_ms)?;
@@ -119,7 +119,7 @@ fn move_on(
     settlement: &Settlement,
     at_ms: i64,
 ) -> Result<(), Fault> {
-    item.error = settlement.error.clone();
+    item.error.clone_from(&settlement.error);
     item.state = match &settlement.to {
         SettleTo::Succeeded { result, digest } => {
             insert_result(db, settlement.item, result, digest, at_ms)?;

@@ -144,7 +144,7 @@ async fn a_computed_id_is_an_id_as_well(db: Db) {
     let cells = vec![named(2, "row-4"), named(3, "row-02"), named(4, "row-0")];
     let answer = hand.import_rows(batch(job, 2, cells)).await.unwrap();
     assert!(matches!(answer, ImportedBatch::Added(_)), "{answer:?}");
-    // Row 5 would be computed as row-6, which nobody has; row 3 has an id of its own.
+    // The computed id of row 5 is row-6.
     let blank = batch(job, 5, vec![new_row(5), named(6, "row-6")]);
     let answer = hand.import_rows(blank).await.unwrap();
     assert_eq!(answer, ImportedBatch::DuplicateIds(vec![(6, 5)]));

@@ -119,29 +119,8 @@ fn settlement(job: JobNo, begun: &BegunItem, to: SettleTo) -> Settlement {
     }
 }
 
-/// A job from its making to its deletion.
-pub(in crate::sqlite::tests) async fn fan_out(player: &mut Player<'_>) {
-    let made = player.step("new-job", |store| store.create_job(new_job()));
-    let Some(CreatedJob::Made(made)) = made.await else {
-        return;
-    };
-    let job = made.no;
-    for (name, from) in [("new-import-1", 0), ("new-import-2", 2)] {
-        let step = player.step(name, |store| store.import_rows(batch(job, from)));
-        step.await;
-    }
-    let seal = SealJob {
-        job,
-        fingerprint: [1; 32],
-        at_ms: 105,
-    };
-    let step = player.step("new-seal", |store| store.seal_job(seal.clone()));
-    step.await;
-    let to = JobTo::Running {
-        owner: JobOwner::Detached,
-        owner_worker: None,
-    };
-    change(player, "run", job, 2, to).await;
+/// Items that report, come back and fail.
+async fn run_items(player: &mut Player<'_>, job: JobNo) {
     let begun = claim(player, "new-claim-1", job).await;
     if let [first, second] = &begun[..] {
         let report = ItemReport {
@@ -184,6 +163,32 @@ pub(in crate::sqlite::tests) async fn fan_out(player: &mut Player<'_>) {
         let step = player.step(settle, |store| store.settle_items(failed.clone(), 113));
         step.await;
     }
+}
+
+/// A job from its making to its deletion.
+pub(in crate::sqlite::tests) async fn fan_out(player: &mut Player<'_>) {
+    let made = player.step("new-job", |store| store.create_job(new_job()));
+    let Some(CreatedJob::Made(made)) = made.await else {
+        return;
+    };
+    let job = made.no;
+    for (name, from) in [("new-import-1", 0), ("new-import-2", 2)] {
+        let step = player.step(name, |store| store.import_rows(batch(job, from)));
+        step.await;
+    }
+    let seal = SealJob {
+        job,
+        fingerprint: [1; 32],
+        at_ms: 105,
+    };
+    let step = player.step("new-seal", |store| store.seal_job(seal.clone()));
+    step.await;
+    let to = JobTo::Running {
+        owner: JobOwner::Detached,
+        owner_worker: None,
+    };
+    change(player, "run", job, 2, to).await;
+    run_items(player, job).await;
     // Only a job that was sealed runs and has this version.
     change(
         player,
