@@ -84,7 +84,8 @@ pub trait FanoutStore: Send + Sync + 'static {
     fn jobs(&self, query: JobQuery) -> Work<JobPage>;
 
     /// The jobs a runner looks at: those in state `running` or `cancelling`, paused ones that have a
-    /// time to go on or items that still run, and those whose deletion was cut off.
+    /// time to go on, those in any state that have attempts to be closed, and those whose deletion was
+    /// cut off.
     fn active_jobs(&self) -> Work<Vec<JobRow>>;
 
     /// For each id the number of the row of this job that has it.
@@ -96,6 +97,7 @@ pub trait FanoutStore: Send + Sync + 'static {
     /// One item with its row, result and attempts.
     fn item_of_job(&self, job: JobNo, item: String) -> Work<Option<Box<ItemDetail>>>;
 
-    /// A page of every imported row with its item and result, in input order.
+    /// A page of every imported row with its item and result, in input order. It may be shorter than
+    /// the limit, since its bytes are bounded; only behind the last row it is empty.
     fn export_page(&self, job: JobNo, from_seq: i64, limit: u32) -> Work<Vec<ItemDetail>>;
 }

@@ -19,14 +19,16 @@ use crate::thread::{Direction, ThreadQuery, ThreadSort};
 use crate::turn::HistoryEnd;
 
 /// Walks over an index that holds only a few rows of its table: lanes that have an owner or wait,
-/// rows that are bound, approvals that are open, jobs that are being deleted.
-const SHORT_WALKS: [&str; 6] = [
+/// rows that are bound, approvals that are open, jobs that are being deleted,
+/// attempts that are not closed.
+const SHORT_WALKS: [&str; 7] = [
     "SCAN lane USING COVERING INDEX lane_owner",
     "SCAN lane USING INDEX lane_owner",
     "SCAN lane USING INDEX lane_waiting",
     "SCAN queued_turn USING COVERING INDEX bound_to",
     "SCAN approval USING INDEX approval_open",
     "SCAN fanout_job USING INDEX fanout_job_deleting",
+    "SCAN fanout_attempt USING COVERING INDEX fanout_attempt_open",
 ];
 
 thread_local! {

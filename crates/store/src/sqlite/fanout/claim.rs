@@ -32,8 +32,12 @@ use crate::turn::{Accept, AcceptedTurn};
 /// How many items and rows one claim looks at, those that it leaves or fails included.
 const LOOKED_AT_MAX: u32 = 1_000;
 
-/// How many of them are read at once beyond the free places.
-const READ_AHEAD: u32 = 16;
+/// How many bytes of cells one claim makes turns of: other lanes wait for its transaction.
+const BYTES_MAX: usize = 8 << 20;
+
+/// How many items and rows are read at once beyond the free places, and at most.
+const READ_AHEAD: u32 = 8;
+const READ_MAX: u32 = 32;
 
 /// A statement over the pending items of one kind: names their index and its condition.
 pub(super) fn pending(sql: &str, company: Company) -> String {
@@ -51,6 +55,7 @@ struct Claiming<'a> {
     job: Job,
     places: u32,
     looked_at: u32,
+    bytes: usize,
     begun: Vec<BegunItem>,
     counts: JobCounts,
 }
@@ -69,6 +74,7 @@ pub(super) fn claim(db: &Db<'_>, claim: &ClaimItems) -> Result<ClaimedItems, Fau
         job,
         places: if runs { places } else { 0 },
         looked_at: 0,
+        bytes: 0,
         begun: Vec::new(),
         counts: JobCounts::default(),
     };
@@ -95,11 +101,14 @@ pub(super) fn claim(db: &Db<'_>, claim: &ClaimItems) -> Result<ClaimedItems, Fau
 
 impl Claiming<'_> {
     fn is_over(&self) -> bool {
-        self.places == 0 || self.looked_at >= LOOKED_AT_MAX
+        self.places == 0 || self.looked_at >= LOOKED_AT_MAX || self.bytes >= BYTES_MAX
     }
 
     fn read_at_once(&self) -> u32 {
-        (self.places + READ_AHEAD).min(LOOKED_AT_MAX - self.looked_at)
+        self.places
+            .saturating_add(READ_AHEAD)
+            .min(LOOKED_AT_MAX - self.looked_at)
+            .min(READ_MAX)
     }
 
     /// Claims pending items that are due.
@@ -195,6 +204,7 @@ impl Claiming<'_> {
         own: Option<Lane>,
     ) -> Result<(), Fault> {
         let at_ms = self.claim.at_ms;
+        self.bytes += cells.as_str().len();
         let start = self.claim.making.make(ItemToStart {
             job: &self.job.row,
             seq: item.seq,

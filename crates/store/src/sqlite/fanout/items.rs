@@ -7,13 +7,17 @@ use rusqlite::params;
 
 use super::rows::{Job, StoredItem, attempts, computed_id, item as read_item, usage_of};
 use crate::fanout::{FanoutItem, ItemDetail, ItemState, ItemsPage, ItemsQuery, JobNo};
+use crate::json::Json;
 use crate::sqlite::Db;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::InOrder;
-use crate::sqlite::statement::{all, first};
+use crate::sqlite::statement::first;
 
 /// How many rows one list looks at in search of items in some states.
 const LOOKED_AT_MAX: u32 = 10_000;
+
+/// How many bytes of cells and results a page of the export holds, unless one row is longer.
+const PAGE_BYTES_MAX: usize = 4 << 20;
 
 const PAGE: &str = concat!(
     include_str!("../sql/fanout/item.sql"),
@@ -70,10 +74,12 @@ pub(super) fn shown(db: &Db<'_>, job: &Job, found: StoredItem) -> Result<FanoutI
 pub(super) fn items(db: &Db<'_>, query: &ItemsQuery) -> Result<ItemsPage, Fault> {
     let job = Job::find(db, query.job)?;
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    // One more than is shown tells where to go on.
+    let beyond = query.limit.saturating_add(1);
     let (sql, looked_at_max) = match query.states[..] {
-        [] => (PAGE.to_owned(), query.limit.saturating_add(1)),
-        [ItemState::Running] => (IN_STATE.replace("STATE", "running"), query.limit + 1),
-        [ItemState::Failed] => (IN_STATE.replace("STATE", "failed"), query.limit + 1),
+        [] => (PAGE.to_owned(), beyond),
+        [ItemState::Running] => (IN_STATE.replace("STATE", "running"), beyond),
+        [ItemState::Failed] => (IN_STATE.replace("STATE", "failed"), beyond),
         _ => (PAGE.to_owned(), LOOKED_AT_MAX),
     };
     let mut page = ItemsPage {
@@ -110,7 +116,7 @@ const DETAILS: &str = concat!(
     "WHERE r.job = ?1 AND r.seq >= ?2 ORDER BY r.seq LIMIT ?3"
 );
 
-/// A page of every imported row, in input order.
+/// A page of every imported row, in input order; it ends early when it has become long.
 pub(super) fn export_page(
     db: &Db<'_>,
     job: JobNo,
@@ -118,12 +124,19 @@ pub(super) fn export_page(
     limit: u32,
 ) -> Result<Vec<ItemDetail>, Fault> {
     let job = Job::find(db, job)?;
-    let found = all(db, DETAILS, params![job.row.no, from_seq, limit], |row| {
-        let mut from = InOrder::of(row);
-        Ok((read_item(&mut from)?, from.next()?, from.next()?))
-    })?;
-    let mut details = Vec::with_capacity(found.len());
-    for (item, cells, result) in found {
+    let mut statement = db.connection.prepare_cached(DETAILS)?;
+    let mut found = statement.query(params![job.row.no, from_seq, limit])?;
+    let mut details = Vec::new();
+    let mut bytes = 0;
+    while let Some(columns) = found.next()? {
+        let mut from = InOrder::of(columns);
+        let item = read_item(&mut from)?;
+        let (cells, result): (Json, Option<Json>) = (from.next()?, from.next()?);
+        bytes += cells.as_str().len();
+        bytes += result.as_ref().map_or(0, |result| result.as_str().len());
+        if bytes > PAGE_BYTES_MAX && !details.is_empty() {
+            break;
+        }
         details.push(ItemDetail {
             item: shown(db, &job, item)?,
             cells,

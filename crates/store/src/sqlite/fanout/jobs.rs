@@ -280,13 +280,15 @@ fn words(states: &[JobState]) -> Result<Option<String>, Fault> {
 /// The jobs that a runner looks at.
 pub(super) fn active(db: &Db<'_>) -> Result<Vec<JobRow>, Fault> {
     const ACTIVE: &str = include_str!("../sql/fanout/active_jobs.sql");
+    const OPEN: &str = include_str!("../sql/fanout/open_jobs.sql");
     const DELETING: &str = "WHERE deleting = 1";
     let mut jobs = Vec::new();
-    for which in [ACTIVE, DELETING] {
+    for which in [ACTIVE, OPEN, DELETING] {
         for job in all(db, &[JOB, which].concat(), [], read_job)? {
             jobs.push(job.counted(db)?.row);
         }
     }
-    jobs.sort_by_key(|job| job.no);
+    jobs.sort_by_key(|job: &JobRow| job.no);
+    jobs.dedup_by_key(|job| job.no);
     Ok(jobs)
 }

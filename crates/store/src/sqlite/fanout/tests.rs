@@ -291,10 +291,6 @@ fn no_operation_of_fanout_jobs_reads_a_whole_table() {
     uses("min(not_before_ms)", "(job=?)");
     uses("SET state = 'cancelled'", "INDEX fanout_item_");
     uses("SET state = 'pending'", "INDEX fanout_item_");
-    uses(
-        "job = no AND state = 'running'",
-        "fanout_item_running (job=?)",
-    );
     uses("FROM fanout_count", "PRIMARY KEY (job=?)");
     uses("fingerprint = ?1", "INDEX fanout_job_same (fingerprint=?)");
     uses(

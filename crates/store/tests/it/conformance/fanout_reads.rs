@@ -1,8 +1,8 @@
 //! Lists of fan-out jobs and items, and the export.
 
 use turnlane_store::fanout::{
-    AttemptOutcome, ItemState, ItemsQuery, JobNo, JobQuery, JobState, JobTo, NewJob, ReturnUses,
-    SettleTo,
+    AttemptOutcome, ItemState, ItemsQuery, JobNo, JobQuery, JobState, JobTo, NewItemRow, NewJob,
+    ReturnUses, SettleTo,
 };
 
 use crate::backend::on_one_worker;
@@ -16,6 +16,7 @@ on_one_worker![
     items_are_listed_by_state,
     a_list_that_looks_for_few_among_many_goes_on,
     an_export_shows_every_row_in_input_order,
+    long_rows_make_short_pages_and_claims,
     an_item_shows_its_attempts,
     the_census_counts_the_lanes_of_items,
 ];
@@ -180,6 +181,36 @@ async fn an_export_shows_every_row_in_input_order(db: Db) {
     let expected = [Some("{\"n\":0}"), None, Some("{\"n\":2}"), None, None];
     assert_eq!(results, expected.map(|text| text.map(str::to_owned)));
     assert!(hand.export_page(job, 5, 3).await.unwrap().is_empty());
+}
+
+async fn long_rows_make_short_pages_and_claims(db: Db) {
+    let hand = db.one().await;
+    let job = hand.importing("a", 0).await.no;
+    let long = |seq| NewItemRow {
+        cells: json(&format!("[\"{}\"]", "x".repeat(1 << 20))),
+        ..new_row(seq)
+    };
+    for seq in 0..12 {
+        let rows = vec![long(seq)];
+        hand.import_rows(batch(job, seq, rows)).await.unwrap();
+    }
+    let mut seqs_found = Vec::new();
+    loop {
+        let from = i64::try_from(seqs_found.len()).unwrap();
+        let page = hand.export_page(job, from, 1_000).await.unwrap();
+        assert!(page.len() <= 4);
+        if page.is_empty() {
+            break;
+        }
+        seqs_found.extend(page.iter().map(|row| row.item.seq));
+    }
+    assert_eq!(seqs_found, (0..12).collect::<Vec<_>>());
+    hand.sealed(job).await;
+    hand.go(job).await;
+    let first = hand.claim_some(job, 64).await;
+    assert_eq!((first.begun.len(), first.next_due_ms), (8, Some(NOW)));
+    let rest = hand.claim_some(job, 64).await;
+    assert_eq!((seqs(&rest), rest.next_due_ms), (vec![8, 9, 10, 11], None));
 }
 
 async fn an_item_shows_its_attempts(db: Db) {

@@ -206,6 +206,13 @@ async fn a_job_ends_when_nothing_is_left(db: Db) {
         (JobState::Succeeded, Some(NOW + 9))
     );
     assert!(matches!(hand.end(job).await, ChangedJob::Unchanged(_)));
+    // Until its last attempts are closed.
+    assert_eq!(hand.active_jobs().await.unwrap(), [ended]);
+    for seq in [0, 1] {
+        let of = attempt_of(job, seq, 1);
+        hand.settle_as(of, AttemptOutcome::Reported, SettleTo::AsReported)
+            .await;
+    }
     assert!(hand.active_jobs().await.unwrap().is_empty());
 }
 
