@@ -27,10 +27,16 @@ pub(crate) fn operation(_doing: &str, _side: &str) {}
 
 /// The point of one operation beside the commit it is part of.
 ///
-/// Its name is what the operation does, with dashes: `claim-a-turn:before-commit`.
+/// Its name is what the operation does, with dashes: `claim-a-turn:before-commit`. An operation of
+/// fan-out jobs has the name of its verb: `fanout:claim:before-commit`.
 #[cfg(feature = "crash-points")]
 pub(crate) fn operation(doing: &str, side: &str) {
-    point(&format!("{}:{side}", doing.replace(' ', "-")));
+    match doing.split_once(' ') {
+        Some((verb, rest)) if rest.contains("fan-out") => {
+            point(&format!("fanout:{verb}:{side}"));
+        }
+        _ => point(&format!("{}:{side}", doing.replace(' ', "-"))),
+    }
 }
 
 #[cfg(feature = "crash-points")]

@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::fanout::{ItemAttempt, JobNo};
 use crate::ids::{RowId, ThreadId, TurnId, WorkerId};
 use crate::json::Json;
 
@@ -116,6 +117,20 @@ pub enum StoreError {
     /// The thread has no such turn.
     #[error("the thread has no such turn")]
     TurnNotFound,
+    /// There is no such fan-out job, or it is being deleted.
+    #[error("there is no fan-out job {}", .0.0)]
+    JobNotFound(JobNo),
+    /// The fan-out job has no such item, or the item no such attempt.
+    #[error("fan-out job {} has no attempt {} of item {}", .0.job.0, .0.attempt, .0.seq)]
+    AttemptNotFound(ItemAttempt),
+    /// A fan-out item was to go on in its own thread, but it has none.
+    #[error("item {seq} of fan-out job {} has no thread to go on in", .job.0)]
+    ItemWithoutThread {
+        /// The job.
+        job: JobNo,
+        /// The item's number.
+        seq: i64,
+    },
     /// The turn has not ended.
     #[error("turn {0} is in progress")]
     TurnInProgress(TurnId),

@@ -1,4 +1,4 @@
-//! Durable state behind one trait: threads, turns, items, lanes and their queues.
+//! Durable state behind one trait: threads, turns, items, lanes and their queues, fan-out jobs.
 //!
 //! This crate owns what survives a crash. Its promise: an operation is carried out whole or not at
 //! all, in the order of submission, and its end is reported only when it is as durable as its
@@ -56,6 +56,7 @@ pub mod approval;
 mod census;
 pub mod crash;
 mod error;
+pub mod fanout;
 mod ids;
 mod json;
 pub mod lane;

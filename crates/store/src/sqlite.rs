@@ -18,6 +18,7 @@ mod checkpoint;
 mod claim;
 mod disk;
 mod ends;
+mod fanout;
 mod fault;
 mod filesystem;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::approval::{ApprovalQuery, ApprovalRow};
 use crate::census::{Census, Times};
 use crate::error::StoreError;
+use crate::fanout::FanoutStore;
 use crate::ids::{Grip, RowId, ThreadId, TurnId, WorkerId};
 use crate::lane::{Changed, LaneView, LoginStamp, OwnedLane, Paused, Ready, Taken};
 use crate::queue::{
@@ -38,8 +39,8 @@ use crate::worker::{Health, Worker};
 /// The end of an operation that was submitted when this was made.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'static>>;
 
-/// Durable state: threads, turns, items, lanes and their queues.
-pub trait Store: Send + Sync + 'static {
+/// Durable state: threads, turns, items, lanes and their queues, fan-out jobs.
+pub trait Store: FanoutStore {
     /// The worker that this open store is.
     fn worker(&self) -> WorkerId;
 
@@ -58,7 +59,7 @@ pub trait Store: Send + Sync + 'static {
     /// Counts the times that another process may have changed something.
     fn foreign_changes(&self) -> watch::Receiver<u64>;
 
-    /// The lanes by what they do. Reads every lane, so it is for those who look now and then.
+    /// The lanes by what they do. Reads the lanes that do something and counts the others.
     fn census(&self) -> Work<Census>;
 
     /// How long commits took that waited for the disk, since the store was opened.

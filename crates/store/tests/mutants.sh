@@ -215,4 +215,46 @@ mutant 'a turn ends and leaves approvals open' \
 mutant 'any row may be accepted' \
     "edit lane.rs 'fn active_row' '.filter(|row| row.state == state)' '.filter(|_| state == state)'"
 
+# Fan-out jobs.
+mutant 'fanout: the limit counts one worker only' \
+    "edit sql/fanout/counts.sql FROM 'WHERE job = ?1' 'WHERE job = ?1 AND worker = (SELECT min(worker) FROM fanout_count)'"
+mutant 'fanout: a job that does not run is claimed from' \
+    "edit fanout/claim.rs 'pub(super) fn claim(' 'job.row.state == JobState::Running' 'true'"
+mutant 'fanout: fresh rows go before due retries' \
+    "edit fanout/claim.rs 'pub(super) fn claim(' 'claiming.claim_due(db)?;' ''"
+mutant 'fanout: an item goes on in a busy thread' \
+    "edit fanout/claim.rs 'let is_busy' 'lane.active.is_some() || lane.held_elsewhere(db).is_some()' 'lane.held_elsewhere(db).is_some()'"
+mutant 'fanout: lost items run beside others' \
+    "edit fanout/claim.rs 'Company::Others => (' 'losses < 2' 'losses < 9'
+     edit migrations/0006_fanout.sql fanout_item_due 'losses < 2' 'losses < 9'"
+mutant 'fanout: the cursor stays' \
+    "edit fanout/claim.rs 'fn claim_fresh' 'if self.job.row.next_seq != began_at' 'if self.job.row.next_seq < began_at'"
+mutant 'fanout: a result is replaced' \
+    "edit fanout/report.rs 'fn report(' 'if let Some(digest) = known' 'if let Some(digest) = known.filter(|known| *known == report.digest)'
+     edit sql/fanout/insert_result.sql INSERT 'INSERT INTO' 'INSERT OR REPLACE INTO'"
+mutant 'fanout: a newer attempt is not superseded' \
+    "edit fanout/report.rs 'fn report(' 'if newer != of {' 'if false {'"
+mutant 'fanout: an ended item takes a report' \
+    "edit fanout/report.rs 'fn report(' 'ItemState::Pending | ItemState::Running) {' 'ItemState::Pending | ItemState::Running | ItemState::Failed) {'"
+mutant 'fanout: stop cancels nothing' \
+    "edit fanout/report.rs 'fn report(' 'report.stop && ' 'report.stop && false && '"
+mutant 'fanout: a replaced attempt moves the item' \
+    "edit fanout/settle.rs 'fn settle_one' ' && item.attempt == of.attempt' ''"
+mutant 'fanout: a closed attempt is settled again' \
+    "edit fanout/settle.rs 'fn settle_one' 'attempt.ended_ms.is_some() || unfounded' 'unfounded'"
+mutant 'fanout: usage is added twice' \
+    "edit fanout/settle.rs 'fn settle_one' 'usage: usage - attempt.usage' 'usage'"
+mutant 'fanout: an item waits in a cancelled job' \
+    "edit fanout/settle.rs 'fn move_on' 'if job.row.cancel_asked' 'if false'"
+mutant 'fanout: a retry revives the rest' \
+    "edit fanout/retry.rs 'fn write_cancelled' 'job.fresh_cancelled = true;' ''"
+mutant 'fanout: a retry forgets what waited' \
+    "edit fanout/retry.rs 'fn write_cancelled' 'cancelled: waiting' 'cancelled: waiting - waiting'"
+mutant 'fanout: computed ids are not compared' \
+    "edit fanout/items.rs 'fn parse_computed' 'let number: i64 =' 'let number: i64 = if true { return None } else { 0 }; let _: i64 ='"
+mutant 'fanout: a change ignores the version' \
+    "edit fanout/jobs.rs 'pub(super) fn change(' 'job.row.version == change.version && ' ''"
+mutant 'fanout: a running job is deleted' \
+    "edit fanout/delete.rs 'pub(super) fn delete(' '!job.row.deleting && runs' 'false && runs'"
+
 exit $status

@@ -134,6 +134,11 @@ impl Fixture {
         self.by(Who::Me, work)
     }
 
+    /// The steps in which SQLite carries a statement out.
+    pub(super) fn explain(&self, sql: &str) -> Vec<String> {
+        plans::plan(&self.connection, sql)
+    }
+
     /// Counts what a query finds.
     pub(super) fn count(&self, sql: &str) -> i64 {
         let counted = format!("SELECT count(*) FROM ({sql})");

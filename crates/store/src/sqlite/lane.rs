@@ -77,7 +77,8 @@ impl Lane {
             .ok_or(Fault::Refused(StoreError::Fenced))
     }
 
-    fn read(db: &Db<'_>, thread: ThreadId) -> Result<Option<Self>, Fault> {
+    /// The lane of a thread, if there is one.
+    pub(super) fn read(db: &Db<'_>, thread: ThreadId) -> Result<Option<Self>, Fault> {
         first(db, include_str!("sql/lane.sql"), params![thread], |row| {
             let mut from = InOrder::of(row);
             let thread = from.next()?;
@@ -373,7 +374,7 @@ pub(super) fn end_login_waits(
     Ok(threads)
 }
 
-/// All lanes by what they do.
+/// All lanes by what they do; those that do nothing are only counted.
 pub(super) fn census(db: &Db<'_>) -> Result<Census, Fault> {
     // Reads the partial index of lanes that wait, which are few.
     const WAITS: &str = "SELECT coalesce(json_extract(waiting, '$.kind'), ''), count(*) FROM lane \

@@ -25,6 +25,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_thread_names.sql"),
     include_str!("migrations/0004_sent_boot.sql"),
     include_str!("migrations/0005_bindings.sql"),
+    include_str!("migrations/0006_fanout.sql"),
 ];
 
 /// How often and how long apart the change to a write-ahead log is tried: 5 s in all. SQLite does

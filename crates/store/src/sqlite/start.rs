@@ -16,8 +16,8 @@ use super::threads::find_thread;
 use super::turns::{begin, record_ended};
 use crate::error::StoreError;
 use crate::ids::WorkerId;
-use crate::queue::{Acceptance, CannotStart, Row, RowState, Verdict};
-use crate::turn::{Accept, Refused, StartTurn, Started, WhenBusy};
+use crate::queue::{Acceptance, CannotStart, NewRow, Row, RowState, Verdict};
+use crate::turn::{Accept, AcceptedTurn, Refused, StartTurn, Started, WhenBusy};
 
 /// What stands between a direct turn and its beginning.
 enum Obstacle {
@@ -78,16 +78,28 @@ fn begin_direct(db: &Db<'_>, lane: Lane, start: &StartTurn) -> Result<Started, F
 
 fn occupy(
     db: &Db<'_>,
-    mut lane: Lane,
+    lane: Lane,
     row: Row,
     start: &StartTurn,
     accept: &Accept,
 ) -> Result<Started, Fault> {
-    lane.occupy(db.me, row.id);
-    insert_row(db, &lane, &row, &start.row.content_hash)?;
-    lane.save(db)?;
-    let begun = begin(db, &lane, row, accept, start.at_ms)?;
+    let begun = begin_row(db, lane, row, &start.row, accept, start.at_ms)?;
     Ok(Started::Begun(Box::new(begun)))
+}
+
+/// Lets a row that is born started occupy its lane and begins its turn.
+pub(super) fn begin_row(
+    db: &Db<'_>,
+    mut lane: Lane,
+    row: Row,
+    new: &NewRow,
+    accept: &Accept,
+    at_ms: i64,
+) -> Result<AcceptedTurn, Fault> {
+    lane.occupy(db.me, row.id);
+    insert_row(db, &lane, &row, &new.content_hash)?;
+    lane.save(db)?;
+    begin(db, &lane, row, accept, at_ms)
 }
 
 /// Answers for a turn that cannot start; only a failed turn is stored, with its row.

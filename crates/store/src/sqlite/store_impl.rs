@@ -36,7 +36,7 @@ use crate::turn::{
 use crate::worker::{Health, Worker};
 
 /// Brings in new work; on disk when it ends.
-const fn new(doing: &'static str) -> Op {
+pub(super) const fn new(doing: &'static str) -> Op {
     Op {
         level: Level::Durable,
         class: Class::Refusable,
@@ -45,7 +45,7 @@ const fn new(doing: &'static str) -> Op {
 }
 
 /// Changes or ends what is there; on disk when it ends.
-const fn kept(doing: &'static str) -> Op {
+pub(super) const fn kept(doing: &'static str) -> Op {
     Op {
         level: Level::Durable,
         class: Class::Kept,
@@ -54,7 +54,7 @@ const fn kept(doing: &'static str) -> Op {
 }
 
 /// The same operation, without waiting for the disk.
-const fn visible(op: Op) -> Op {
+pub(super) const fn visible(op: Op) -> Op {
     Op {
         level: Level::Visible,
         ..op
@@ -62,7 +62,7 @@ const fn visible(op: Op) -> Op {
 }
 
 impl SqliteStore {
-    fn change<T: Send + 'static>(
+    pub(super) fn change<T: Send + 'static>(
         &self,
         op: Op,
         work: impl Fn(&Db<'_>) -> Result<T, Fault> + Send + 'static,
@@ -86,7 +86,7 @@ impl SqliteStore {
         })
     }
 
-    fn find<T: Send + 'static>(
+    pub(super) fn find<T: Send + 'static>(
         &self,
         doing: &'static str,
         work: impl Fn(&Db<'_>) -> Result<T, Fault> + Send + 'static,

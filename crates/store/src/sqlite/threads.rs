@@ -186,13 +186,21 @@ fn idle_thread(row: &rusqlite::Row<'_>) -> rusqlite::Result<IdleThread> {
 
 /// Threads that nothing happened on for a while and that nobody else uses, the oldest first.
 pub(super) fn idle_since(db: &Db<'_>, query: IdleQuery) -> Result<Vec<IdleThread>, Fault> {
+    // No thread changed before it was made: this ends the walk over the index.
+    const OF_ITEMS: &str = "thread.source = 'subAgentOther' AND thread.created_ms < ?1";
     let also = match query.scope {
         IdleScope::Archived => 1,
         IdleScope::All => 0,
     };
     let values = params![query.before_ms, also, None::<ThreadId>, query.limit];
+    let mut idle = Vec::new();
+    for class in [Class::Others.condition(), OF_ITEMS] {
+        idle.extend(all(db, &IDLE.replace("CLASS", class), values, idle_thread)?);
+    }
+    idle.sort_by_key(|idle: &IdleThread| idle.last_ms);
+    idle.truncate(query.limit as usize);
     let mut found = Vec::new();
-    for idle in all(db, IDLE, values, idle_thread)? {
+    for idle in idle {
         if Lane::find(db, idle.id)?.held_elsewhere(db).is_none() {
             found.push(idle);
         }
@@ -203,7 +211,12 @@ pub(super) fn idle_since(db: &Db<'_>, query: IdleQuery) -> Result<Vec<IdleThread
 /// Deletes a thread if it is still idle; whether it was.
 pub(super) fn delete_if_idle(db: &Db<'_>, thread: ThreadId, before_ms: i64) -> Result<bool, Fault> {
     let values = params![before_ms, 0, thread, 1];
-    let found = all(db, IDLE, values, idle_thread)?;
+    let found = all(
+        db,
+        &IDLE.replace("CLASS", "thread.id = ?3"),
+        values,
+        idle_thread,
+    )?;
     if found.is_empty() || Lane::find(db, thread)?.held_elsewhere(db).is_some() {
         return Ok(false);
     }
@@ -263,47 +276,87 @@ pub(super) fn threads(
         Some(place) => (place.key_ms, place.thread.to_string()),
     };
     let sought = query.search.as_deref().map(str::to_lowercase);
-    let mut statement = db.connection.prepare_cached(&page_sql(query))?;
-    let mut found = statement.query(params![
-        query.archived,
-        key_ms,
-        id,
-        any_of(&query.sources),
-        any_of(&query.providers),
-        any_of(&query.cwds),
-        query.parent,
-        any_of(&query.not_sources),
-        any_of(
-            &query
-                .excluded
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-        ),
-    ])?;
+    let excluded: Vec<String> = query.excluded.iter().map(ToString::to_string).collect();
     let limit = query.limit as usize;
     let mut rows: Vec<ThreadRow> = Vec::new();
-    let mut more = false;
-    while let Some(columns) = found.next()? {
-        let row = rows::thread(columns)?;
-        if !sought.as_deref().is_none_or(|text| shows(&row, text)) {
-            continue;
+    for class in classes(query) {
+        let mut statement = db.connection.prepare_cached(&page_sql(query, *class))?;
+        let mut found = statement.query(params![
+            query.archived,
+            key_ms,
+            id,
+            any_of(&query.sources),
+            any_of(&query.providers),
+            any_of(&query.cwds),
+            query.parent,
+            any_of(&query.not_sources),
+            any_of(&excluded),
+        ])?;
+        let mut of_class = 0;
+        while let Some(columns) = found.next()? {
+            let row = rows::thread(columns)?;
+            if !sought.as_deref().is_none_or(|text| shows(&row, text)) {
+                continue;
+            }
+            rows.push(row);
+            of_class += 1;
+            // One more than is shown tells that there is more.
+            if of_class > limit {
+                break;
+            }
         }
-        if rows.len() == limit {
-            more = true;
-            break;
-        }
-        rows.push(row);
     }
+    let key = key_of(query.sort);
+    rows.sort_by(|a, b| match query.direction {
+        Direction::Ascending => (key(a), a.id).cmp(&(key(b), b.id)),
+        Direction::Descending => (key(b), b.id).cmp(&(key(a), a.id)),
+    });
+    let more = rows.len() > limit;
+    rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| ThreadPlace {
-        key_ms: key_of(query.sort)(row),
+        key_ms: key(row),
         thread: row.id,
     });
     Ok(Page { rows, next })
 }
 
-/// One of twelve texts.
-fn page_sql(query: &ThreadQuery) -> String {
+/// The source of the threads of fan-out items.
+const ITEM_SOURCE: &str = "subAgentOther";
+
+/// A part of the threads that has indexes of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// All but those of fan-out items.
+    Others,
+    /// Those of fan-out items, which may be far more than all others.
+    OfItems,
+}
+
+impl Class {
+    /// The condition that finds its indexes.
+    fn condition(self) -> &'static str {
+        match self {
+            Self::Others => "thread.source <> 'subAgentOther'",
+            Self::OfItems => "thread.source = 'subAgentOther'",
+        }
+    }
+}
+
+/// The classes that a list may find something in.
+fn classes(query: &ThreadQuery) -> &'static [Class] {
+    let names = |words: &[String]| words.iter().any(|word| word == ITEM_SOURCE);
+    let only_items = query.sources.iter().all(|word| word == ITEM_SOURCE);
+    if names(&query.not_sources) || !query.sources.is_empty() && !names(&query.sources) {
+        &[Class::Others]
+    } else if !query.sources.is_empty() && only_items {
+        &[Class::OfItems]
+    } else {
+        &[Class::Others, Class::OfItems]
+    }
+}
+
+/// One of 24 texts.
+fn page_sql(query: &ThreadQuery, class: Class) -> String {
     const PAGE: &str = concat!(
         include_str!("sql/thread.sql"),
         include_str!("sql/threads.sql")
@@ -320,7 +373,8 @@ fn page_sql(query: &ThreadQuery) -> String {
         (Direction::Descending, false) => ("<", "DESC"),
         (Direction::Descending, true) => ("<=", "DESC"),
     };
-    PAGE.replace("KEY", key)
+    PAGE.replace("CLASS", class.condition())
+        .replace("KEY", key)
         .replace("BEYOND", beyond)
         .replace("WAY", way)
 }

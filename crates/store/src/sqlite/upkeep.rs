@@ -186,7 +186,26 @@ const INVARIANTS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Reads a whole database and checks its pages, its references and the promises about lanes.
+/// Each finds fan-out jobs whose items are not as the contract promises.
+const JOB_INVARIANTS: [(&str, &str); 3] = [
+    (
+        "counts other items than it has",
+        include_str!("sql/fanout/check_counts.sql"),
+    ),
+    (
+        "has a result without a success, or a success without a result",
+        include_str!("sql/fanout/check_results.sql"),
+    ),
+    (
+        "has an item that runs without an open attempt",
+        include_str!("sql/fanout/check_attempts.sql"),
+    ),
+];
+
+/// The first schema that has fan-out jobs.
+const SCHEMA_OF_JOBS: i64 = 6;
+
+/// Reads a whole database and checks its pages, its references and the promises about lanes and jobs.
 ///
 /// Blocks for as long as reading the file takes; others go on meanwhile.
 pub fn check(database: &Path) -> Result<Check, StoreError> {
@@ -195,7 +214,7 @@ pub fn check(database: &Path) -> Result<Check, StoreError> {
     // Of a file with broken pages nothing more can be told.
     if problems.is_empty() {
         let connection = reading(database)?;
-        let told = promises(&connection).map_err(failed_to_open(database))?;
+        let told = promises(&connection, found.schema).map_err(failed_to_open(database))?;
         problems.extend(told);
     }
     Ok(Check {
@@ -204,8 +223,8 @@ pub fn check(database: &Path) -> Result<Check, StoreError> {
     })
 }
 
-/// What is wrong with references and lanes, in one picture of the database.
-fn promises(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+/// What is wrong with references, lanes and jobs, in one picture of the database.
+fn promises(connection: &Connection, schema: i64) -> rusqlite::Result<Vec<String>> {
     let picture = connection.unchecked_transaction()?;
     let mut problems = Vec::new();
     let mut foreign = picture.prepare("PRAGMA foreign_key_check")?;
@@ -219,11 +238,14 @@ fn promises(connection: &Connection) -> rusqlite::Result<Vec<String>> {
             break;
         }
     }
-    for (what, sql) in INVARIANTS {
+    let of_threads = INVARIANTS.iter().map(|one| ("thread", one));
+    let of_jobs = JOB_INVARIANTS.iter().map(|one| ("fan-out job", one));
+    let of_jobs = of_jobs.filter(|_| schema >= SCHEMA_OF_JOBS);
+    for (kind, (what, sql)) in of_threads.chain(of_jobs) {
         let mut statement = picture.prepare(sql)?;
-        let threads = statement.query_map([BROKEN_MAX], |row| row.get::<_, String>(0))?;
-        for thread in threads {
-            problems.push(format!("thread {} {what}", thread?));
+        let ids = statement.query_map([BROKEN_MAX], |row| row.get::<_, String>(0))?;
+        for id in ids {
+            problems.push(format!("{kind} {} {what}", id?));
         }
     }
     Ok(problems)

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::fanout::{AttemptOutcome, ItemState, JobNo, JobOwner, JobState};
 use crate::ids::{ApprovalId, Fence, RowId, ThreadId, TurnId, WorkerId};
 use crate::json::Json;
 use crate::lane::{Paused, Waiting};
@@ -82,6 +83,32 @@ word_columns! {
     TurnStatus {
         InProgress = "inProgress", Completed = "completed", Failed = "failed",
         Interrupted = "interrupted"
+    }
+    JobState {
+        Importing = "importing", Ready = "ready", Running = "running", Paused = "paused",
+        Cancelling = "cancelling", Succeeded = "succeeded",
+        FinishedWithFailures = "finishedWithFailures", Cancelled = "cancelled", Failed = "failed"
+    }
+    JobOwner { Detached = "detached", Connection = "connection", Turn = "turn" }
+    ItemState {
+        Pending = "pending", Running = "running", Succeeded = "succeeded", Failed = "failed",
+        Skipped = "skipped", Cancelled = "cancelled"
+    }
+    AttemptOutcome {
+        Reported = "reported", Failed = "failed", Lost = "lost", Superseded = "superseded",
+        Interrupted = "interrupted"
+    }
+}
+
+impl ToSql for JobNo {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0))
+    }
+}
+
+impl FromSql for JobNo {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_i64().map(Self)
     }
 }
 

@@ -58,7 +58,9 @@ pub(crate) trait Backend: Send + Sync {
 
 /// A database file that several workers share.
 pub(crate) struct SqliteFile {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// Removes the directory, where it belongs to the test.
+    _owned: Option<tempfile::TempDir>,
     readers: Option<usize>,
 }
 
@@ -72,8 +74,19 @@ impl SqliteFile {
         } else {
             tempfile::tempdir()
         };
+        let owned = folder.unwrap();
         Self {
-            folder: folder.unwrap(),
+            folder: owned.path().to_owned(),
+            _owned: Some(owned),
+            readers: None,
+        }
+    }
+
+    /// In a directory of the caller.
+    pub(crate) fn within(directory: &Path) -> Self {
+        Self {
+            folder: directory.to_owned(),
+            _owned: None,
             readers: None,
         }
     }
@@ -87,7 +100,7 @@ impl SqliteFile {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("turnlane.db")
+        self.folder.join("turnlane.db")
     }
 }
 
@@ -102,7 +115,7 @@ impl Backend for SqliteFile {
 
     fn die(&self, store: Arc<dyn Store>) -> LocalBoxFuture<'_, ()> {
         Box::pin(async move {
-            let folder = self.folder.path().join("turnlane.db.workers");
+            let folder = self.folder.join("turnlane.db.workers");
             let lock = folder.join(store.worker().to_string());
             assert_eq!(
                 Arc::strong_count(&store),

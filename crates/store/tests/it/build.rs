@@ -3,6 +3,7 @@
 //! The invariant here: everything follows from the names a test gives, so a run is like the last.
 //! What these are handed to is in `hand`.
 
+pub(crate) mod fanout;
 mod hand;
 
 use turnlane_store::lane::{Changed, LaneView, Paused, Waiting};

@@ -17,6 +17,7 @@ mod world;
 
 use std::cell::RefCell;
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::backend::SqliteFile;
@@ -36,11 +37,15 @@ fn number<T: std::str::FromStr>(variable: &str, default: T) -> T {
     set.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Tries lists of steps on new databases.
-fn conforms_to_the_model(new: impl Fn() -> Db) {
+/// Tries cases of a strategy, always the same unless a variable says otherwise.
+pub(crate) fn try_cases<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<(), String>,
+) {
     let seed = number("TURNLANE_PROPTEST_SEED", SEED);
     let config = Config {
-        cases: number("TURNLANE_PROPTEST_CASES", CASES),
+        cases: number("TURNLANE_PROPTEST_CASES", cases),
         failure_persistence: None,
         max_shrink_iters: number("TURNLANE_PROPTEST_SHRINKS", SHRINKS),
         ..Config::default()
@@ -49,22 +54,7 @@ fn conforms_to_the_model(new: impl Fn() -> Db) {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::XorShift, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let spare = RefCell::new(None);
-    let result = runner.run(&step::steps(), |steps| {
-        runtime.block_on(async {
-            let bench = match spare.take() {
-                Some(bench) => bench,
-                None => Bench::new(new()).await,
-            };
-            bench.run(&steps).await.map_err(TestCaseError::fail)?;
-            spare.replace(Some(bench));
-            Ok(())
-        })
-    });
+    let result = runner.run(strategy, |case| test(case).map_err(TestCaseError::fail));
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, steps)) => {
@@ -72,6 +62,26 @@ fn conforms_to_the_model(new: impl Fn() -> Db) {
         }
         Err(TestError::Abort(why)) => panic!("seed {seed}: given up: {why}"),
     }
+}
+
+/// Tries lists of steps on new databases.
+fn conforms_to_the_model(new: impl Fn() -> Db) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let spare = RefCell::new(None);
+    try_cases(CASES, &step::steps(), |steps| {
+        runtime.block_on(async {
+            let bench = match spare.take() {
+                Some(bench) => bench,
+                None => Bench::new(new()).await,
+            };
+            bench.run(&steps).await?;
+            spare.replace(Some(bench));
+            Ok(())
+        })
+    });
 }
 
 #[test]

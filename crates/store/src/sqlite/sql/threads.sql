@@ -1,7 +1,8 @@
--- Continues thread.sql: one page. KEY, BEYOND and WAY are replaced by the column, the comparison
--- and the direction, which makes twelve texts in all; each walks its own index. Searching is done by
--- the caller, because SQLite folds the case of ASCII letters only.
-WHERE archived = ?1 AND listed = 1
+-- Continues thread.sql: one page of one class. CLASS, KEY, BEYOND and WAY are replaced by the condition
+-- of the class, the column, the comparison and the direction, which makes 24 texts in all; each walks
+-- its own index, but for the threads of items, which have one by their creation only. Searching is done
+-- by the caller, because SQLite folds the case of ASCII letters only.
+WHERE CLASS AND archived = ?1 AND listed = 1
   AND (KEY, id) BEYOND (?2, ?3)
   AND (?4 IS NULL OR source IN (SELECT value FROM json_each(?4)))
   AND (?5 IS NULL OR provider IN (SELECT value FROM json_each(?5)))

@@ -1,5 +1,7 @@
 //! The crash points beside a commit: the process dies there, and what is left is whole.
 
+mod fanout;
+
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt;
 use turnlane_testkit::{ProcessSpec, TestProcess};

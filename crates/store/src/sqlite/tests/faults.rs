@@ -10,9 +10,10 @@
 
 mod acts;
 mod disk;
+pub(super) mod fanout_act;
 mod notes;
 mod operations;
-mod player;
+pub(super) mod player;
 
 use std::fs;
 use std::io::Write;

@@ -56,6 +56,34 @@ async fn a_check_finds_a_lane_that_counts_wrong() {
 }
 
 #[tokio::test]
+async fn a_check_finds_a_fanout_job_that_counts_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("lanes.db");
+    let store = open(folder.path(), 1).await;
+    let spoiled = store.write(DURABLE, |db| {
+        let sql =
+            "INSERT INTO fanout_job(id, owner, instruction, channel, settings, limits, options,
+                current_limit, created_ms)
+              VALUES ('j', 'detached', 'i', 'tool', x'', x'', x'', 1, 1);
+            INSERT INTO fanout_item(job, seq, state, attempt, retries_used, losses, limit_returns,
+                repairs, not_before_ms, thread, turn, same_thread)
+              VALUES (1, 0, 'running', 1, 0, 0, 0, 0, 0, 't', 'u', 0);
+            INSERT INTO fanout_result VALUES (1, 0, 1, x'', x'', 1);";
+        db.connection.execute_batch(sql).map_err(noting)
+    });
+    spoiled.await.unwrap();
+    assert_eq!(
+        check(&database).unwrap().problems,
+        [
+            "fan-out job j counts other items than it has",
+            "fan-out job j has a result without a success, or a success without a result",
+            "fan-out job j has an item that runs without an open attempt",
+        ]
+    );
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_size_counts_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), 1).await;

@@ -1,6 +1,7 @@
 //! The store's operations in acts: adds and order, a turn, failures, direct turns, a lost worker, the
-//! rest. Everything in them is fixed, times and ids included.
+//! rest, and fan-out jobs. Everything in them is fixed, times and ids included.
 
+use super::fanout_act::fan_out;
 use super::player::{Player, Submit};
 use super::*;
 use crate::ids::{RowId, ThreadId};
@@ -105,7 +106,10 @@ fn ignored<T: Send + 'static>(work: Work<T>) -> Work<()> {
 }
 
 /// How many acts the script has.
-pub(super) const ACTS: usize = 6;
+pub(super) const ACTS: usize = 7;
+
+/// The act of fan-out jobs, the last one.
+pub(super) const FAN_OUT: usize = 6;
 
 /// One act of the script: what people, lanes and workers do, in a fixed order at fixed times.
 pub(super) async fn play(act: usize, player: &mut Player<'_>) {
@@ -115,7 +119,8 @@ pub(super) async fn play(act: usize, player: &mut Player<'_>) {
         2 => fail(player).await,
         3 => start_directly(player).await,
         4 => lose_a_worker(player).await,
-        _ => tidy_up(player).await,
+        5 => tidy_up(player).await,
+        _ => fan_out(player).await,
     }
     // The store is still of use. What ends here is durable and takes all that is visible along.
     add(player, "new-add-99", A, 99).await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::OpenFlags;
 
-use super::acts::{A, ACTS, adding, play};
+use super::acts::{A, ACTS, FAN_OUT, adding, play};
 use super::player::{Player, dump, seen};
 use super::*;
 use crate::ids::RowId;
@@ -200,7 +200,7 @@ async fn the_script_comes_to_its_end_where_nothing_fails() {
         check(&run, (OPERATIONS, act), &said, &said, &mut known).await;
         steps += acknowledged;
     }
-    assert_eq!(steps, 49 + 2 * ACTS);
+    assert_eq!(steps, 68 + 2 * ACTS);
 }
 
 /// The acts in two halves, so that no test takes long.
@@ -211,7 +211,7 @@ async fn a_write_that_fails_leaves_exactly_what_was_acknowledged() {
 
 #[tokio::test]
 async fn a_write_that_fails_later_leaves_exactly_what_was_acknowledged() {
-    every_call(OPERATIONS, 3..ACTS).await;
+    every_call(OPERATIONS, 3..FAN_OUT).await;
 }
 
 const FULL: Fault = Fault {
@@ -227,7 +227,17 @@ async fn a_full_disk_leaves_exactly_what_was_acknowledged_and_records_ends() {
 
 #[tokio::test]
 async fn a_disk_full_later_leaves_exactly_what_was_acknowledged_and_records_ends() {
-    every_call(FULL, 3..ACTS).await;
+    every_call(FULL, 3..FAN_OUT).await;
+}
+
+#[tokio::test]
+async fn a_write_that_fails_in_a_fanout_job_leaves_exactly_what_was_acknowledged() {
+    every_call(OPERATIONS, FAN_OUT..ACTS).await;
+}
+
+#[tokio::test]
+async fn a_disk_full_in_a_fanout_job_refuses_claims_and_records_reports() {
+    every_call(FULL, FAN_OUT..ACTS).await;
 }
 
 #[tokio::test]

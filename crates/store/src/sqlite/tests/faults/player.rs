@@ -13,7 +13,7 @@ use rusqlite::types::Value;
 use super::*;
 
 /// Tables that operations change; who the workers are differs from run to run.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 13] = [
     "thread",
     "lane",
     "queued_turn",
@@ -21,13 +21,19 @@ const TABLES: [&str; 7] = [
     "item",
     "entry",
     "approval",
+    "fanout_job",
+    "fanout_row",
+    "fanout_item",
+    "fanout_attempt",
+    "fanout_result",
+    "fanout_count",
 ];
 
 /// All that is in the tables, one row a line.
 pub(super) fn dump(connection: &Connection) -> rusqlite::Result<String> {
     let mut text = String::new();
     for table in TABLES {
-        let mut rows = connection.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2"))?;
+        let mut rows = connection.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2, 3"))?;
         let columns = rows.column_count();
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
@@ -83,7 +89,7 @@ fn was_carried_out(line: &str) -> bool {
 }
 
 /// Whoever plays the script.
-pub(super) struct Player<'p> {
+pub(in crate::sqlite::tests) struct Player<'p> {
     store: &'p SqliteStore,
     part: Part<'p>,
 }
@@ -95,7 +101,7 @@ impl<'p> Player<'p> {
     }
 
     /// Plays where nothing fails.
-    pub(super) fn sure(store: &'p SqliteStore) -> Self {
+    pub(in crate::sqlite::tests) fn sure(store: &'p SqliteStore) -> Self {
         let part = Part::Sure;
         Self { store, part }
     }
