@@ -220,7 +220,7 @@ mutant 'fanout: the limit counts one worker only' \
     "edit sql/fanout/counts.sql FROM 'WHERE job = ?1' 'WHERE job = ?1 AND worker = (SELECT min(worker) FROM fanout_count)'"
 mutant 'fanout: a job that does not run is claimed from' \
     "edit fanout/claim.rs 'pub(super) fn claim(' 'job.row.state == JobState::Running' 'true'"
-mutant 'fanout: fresh rows go before due retries' \
+mutant 'fanout: due retries are left' \
     "edit fanout/claim.rs 'pub(super) fn claim(' 'claiming.claim_due(db)?;' ''"
 mutant 'fanout: an item goes on in a busy thread' \
     "edit fanout/claim.rs 'let is_busy' 'lane.active.is_some() || lane.held_elsewhere(db).is_some()' 'lane.held_elsewhere(db).is_some()'"

@@ -28,7 +28,7 @@ const SHORT_WALKS: [&str; 7] = [
     "SCAN queued_turn USING COVERING INDEX bound_to",
     "SCAN approval USING INDEX approval_open",
     "SCAN fanout_job USING INDEX fanout_job_deleting",
-    "SCAN fanout_attempt USING COVERING INDEX fanout_attempt_open",
+    "SCAN fanout_attempt USING INDEX fanout_attempt_open",
 ];
 
 thread_local! {
