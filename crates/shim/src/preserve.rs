@@ -61,6 +61,14 @@ pub(crate) async fn preserve(wish: Wish, limit: Duration) -> Result<Option<Prese
     }
 }
 
+/// Copies the index with its time. Git takes a file that changed in the second of the index's own time for
+/// possibly changed; a copy with a later time would hide such a change.
+fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+    let time = fs::metadata(from)?.modified()?;
+    fs::copy(from, to)?;
+    fs::File::options().write(true).open(to)?.set_modified(time)
+}
+
 async fn attempt(wish: &Wish) -> Result<Option<Preserved>, GitError> {
     let Some(git) = Git::find(&wish.processes, &wish.cwd).await? else {
         return Ok(None);
@@ -70,7 +78,7 @@ async fn attempt(wish: &Wish) -> Result<Option<Preserved>, GitError> {
     let head = git.resolve("HEAD^{commit}").await?;
     let own_index = git.directory().join("index");
     if own_index.exists() {
-        fs::copy(&own_index, staging.0.join("index"))?;
+        copy_index(&own_index, &staging.0.join("index"))?;
     } else if let Some(head) = &head {
         git.run(&["read-tree", head], b"").await?;
     }

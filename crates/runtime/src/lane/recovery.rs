@@ -135,9 +135,8 @@ fn before_hand_over(row: &Row, losses_max: u32, now_ms: i64) -> FoundFate {
         // Its caller waits for a turn that would kill a fourth worker.
         return FoundFate::Cancel;
     }
-    let text = format!("queued turn was claimed {losses_max} times and its worker died each time");
     FoundFate::Block {
-        failure: rows::write(&error(&text)),
+        failure: rows::write(&error(&lost_too_often(losses_max))),
         turn: ids::new_turn(now_ms),
     }
 }
@@ -194,8 +193,17 @@ pub(crate) fn after_asking(
     }
 }
 
-/// The turn was accepted by us and never taken by its engine: it is as if it had not begun.
+/// The turn was accepted by us and never taken by its engine: it is as if it had not begun. A row that
+/// has lost too many workers and does not hold its lane after a crash ends with this turn.
 fn never_taken(row: &Row, losses_max: u32, now_ms: i64) -> Decision {
+    let is_given_up = row.losses + 1 >= losses_max && row.policies.on_crash == OnCrash::Continue;
+    if is_given_up {
+        return Decision {
+            turn_error: Some(rows::write(&error(&lost_too_often(losses_max)))),
+            muted: false,
+            row: FoundFate::Done,
+        };
+    }
     let returns = comes_back(row);
     Decision {
         turn_error: Some(rows::write(&error(SERVER_STOPPED))),
@@ -206,6 +214,10 @@ fn never_taken(row: &Row, losses_max: u32, now_ms: i64) -> Decision {
             FoundFate::Done
         },
     }
+}
+
+fn lost_too_often(losses_max: u32) -> String {
+    format!("queued turn was claimed {losses_max} times and its worker died each time")
 }
 
 /// Nobody can say what the turn has done.

@@ -217,3 +217,19 @@ async fn the_end_of_the_channel_detaches_from_a_daemon_and_the_turn_goes_on() {
     assert_eq!(events.last().unwrap()["recovered"], true);
     member.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_change_in_the_second_of_a_commit_is_preserved() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut member = rig.member(&[]);
+    member.event("Ready").await;
+    // The same length and the same second, and no `git status` that would refresh the index.
+    let prepare = "git init -q . && echo one > kept && git add kept && git commit -qm first \
+                   && echo two > kept";
+    shell(&rig, prepare).await;
+    member.send(json!({"cmd": "Kill"})).await;
+    member.rest().await;
+    assert_eq!(member.exit().await.code(), Some(0));
+    let text = "git show $(git for-each-ref --format='%(refname)' refs/turnlane):kept";
+    assert_eq!(shell(&rig, text).await, "two\n");
+}

@@ -513,3 +513,46 @@ async fn a_turn_that_was_never_taken_runs_from_the_head_with_codex() {
 async fn a_turn_that_was_never_taken_runs_from_the_head_with_codex_exec() {
     never_taken(Agent::CodexExec).await;
 }
+
+#[tokio::test]
+async fn a_message_whose_worker_died_three_times_does_not_hold_the_lane_where_it_is_skipped() {
+    let Some(world) = World::new(Agent::Codex, answers).await else {
+        return;
+    };
+    world.gate.release();
+    let mut member = world.member(&[]);
+    world.begin(&mut member).await;
+    member.shutdown().await;
+    for round in 0..3 {
+        let mut variables = world.variables();
+        let point = "engine:before-run".to_owned();
+        variables.push(("TURNLANE_CRASH_AT".to_owned(), point));
+        let mut dying = world.rig.member_with(variables, &["--agent-type", "codex"]);
+        // Later it dies before it is ready: the row is claimed when the lane is taken.
+        if round == 0 {
+            dying.event("Ready").await;
+            dying.message("m", "hold").await;
+        }
+        dying.rest().await;
+        let status = dying.exit().await;
+        let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+        assert_eq!(signal, Some(9));
+    }
+    let mut member = world.member(&[]);
+    member.event("Ready").await;
+    member.message("n", "next").await;
+    // `m` runs from the head or is reported; whichever it is, `n` runs.
+    let completed = async {
+        loop {
+            if member.event("Completion").await["message_id"] == "n" {
+                return;
+            }
+        }
+    };
+    let limit = std::time::Duration::from_secs(30);
+    if tokio::time::timeout(limit, completed).await.is_err() {
+        member.send(json!({"cmd": "GetState"})).await;
+        panic!("the lane stands still: {}", member.event("State").await);
+    }
+    member.shutdown().await;
+}

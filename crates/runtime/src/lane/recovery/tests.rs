@@ -377,6 +377,27 @@ fn a_turn_that_its_engine_never_got_is_as_if_it_had_not_begun() {
 }
 
 #[test]
+fn a_row_that_lost_its_last_worker_before_its_engine_holds_the_lane_unless_it_is_passed_over() {
+    let lost = |on_crash| {
+        let row = Row {
+            losses: LOSSES_MAX - 1,
+            ..handed_over(on_crash)
+        };
+        after_asking(&row, EngineDoubt::Absent, BOOT, LOSSES_MAX, NOW_MS)
+    };
+    let text = "queued turn was claimed 3 times and its worker died each time";
+    for on_crash in [OnCrash::Block, OnCrash::Retry] {
+        assert_eq!(blocked(&lost(on_crash).row), text);
+    }
+    let passed_over = lost(OnCrash::Continue);
+    assert_eq!(
+        (passed_over.muted, &passed_over.row),
+        (false, &FoundFate::Done)
+    );
+    assert!(passed_over.turn_error.unwrap().as_str().contains(text));
+}
+
+#[test]
 fn a_turn_that_is_absent_after_another_boot_or_unknown_goes_by_on_crash() {
     let cases = [
         (EngineDoubt::Absent, "another boot"),
