@@ -224,6 +224,13 @@ fn about_queue(
 
 fn about_input(reason: &str, error: &RpcError) -> Told {
     let next = match reason {
+        // On a thread that exists, `about_queue` has answered before. Here the key names a new one.
+        "idempotencyConflict" => {
+            return Some((
+                "the key was used for a thread with other settings".to_owned(),
+                "use another --key, or the settings of the first command".to_owned(),
+            ));
+        }
         "invalidInput" => "say something the agent can work with, and repeat the command",
         "inputTooLarge" | "tooLarge" => {
             "put it into a file in the thread's directory and name the file instead"
