@@ -101,7 +101,7 @@ fn errors_about_which_thread_is_meant_are_exact() {
                 },
             ),
             "thread t already has an active writer",
-            json!({"reason": "ownedElsewhere",
+            json!({"reason": "ownedElsewhere", "threadId": "t",
                 "worker": {"id": "w", "pid": 7, "host": "h", "endpoint": null}}),
         ),
     ]);
