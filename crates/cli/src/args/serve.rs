@@ -93,6 +93,7 @@ Over HTTP, on the websocket's port:
 
 Settings, in $TURNLANE_HOME/config.toml or with -c:
   server.listen, server.shutdown_grace, server.allowed_hosts, server.allowed_origins
+  server.max_connections    how many clients may be connected to each listener (1024)
   lanes.max_running         how many queued turns run at once (32)
   queue.max_depth           how many turns may wait in a new thread (1000)
   queue.on_crash            block (default), continue, retry: when this process died under a turn

@@ -20,6 +20,8 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
+    /// Clients that may be connected to one listener at once.
+    pub(crate) max_connections: usize,
     pub(crate) shutdown_grace: Duration,
     pub(crate) unload_after: Duration,
     /// None: an approval waits without limit.
@@ -64,6 +66,7 @@ impl Default for ServerConfig {
             listen: Vec::new(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            max_connections: 1_024,
             shutdown_grace: Duration::from_secs(30),
             unload_after: Duration::from_mins(30),
             approval_timeout: None,
@@ -110,6 +113,8 @@ impl ServerConfig {
                 set(&mut self.listen, section.texts("listen")?);
                 set(&mut self.allowed_origins, section.texts("allowed_origins")?);
                 set(&mut self.allowed_hosts, section.texts("allowed_hosts")?);
+                let connections = count(&section, "max_connections", 1, 65_536)?;
+                set(&mut self.max_connections, connections);
                 let grace = section.duration("shutdown_grace", LONG)?;
                 set(&mut self.shutdown_grace, grace);
             }

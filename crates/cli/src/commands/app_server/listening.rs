@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use turnlane_rpc::listen::{ListenUrl, ListenUrlError, Listener, Options};
+use turnlane_rpc::listen::{ConnectionLimit, ListenUrl, ListenUrlError, Listener, Options};
 
 use crate::args::{AppServer, AuthArgs};
 use crate::config::ServerConfig;
@@ -60,6 +60,7 @@ pub(in crate::commands) async fn bind_one(
     let options = Options {
         allowed_hosts: config.allowed_hosts.clone(),
         allowed_origins: config.allowed_origins.clone(),
+        connections: ConnectionLimit::new(config.max_connections),
         ..Options::default()
     };
     match url {

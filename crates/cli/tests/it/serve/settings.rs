@@ -1,8 +1,10 @@
-//! `[queue]` and `[lanes]` of config.toml: what becomes of turns that say nothing about it.
+//! `[queue]`, `[lanes]` and `[server]` of config.toml: what becomes of turns that say nothing about it,
+//! and how many clients are let in.
 
 use std::io::Write as _;
 
 use serde_json::json;
+use turnlane_rpc::connect::{ConnectError, Options, connect_ws};
 use turnlane_testkit::mock_model::{ApiError, At, Gate, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
@@ -136,4 +138,29 @@ async fn as_many_turns_run_at_once_as_configured() {
     for id in &threads {
         drained(&mut client, id).await;
     }
+}
+
+#[tokio::test]
+async fn a_client_above_the_configured_number_is_told_that_there_are_too_many() {
+    let served = Served::new(|_| Reply::text("ok")).await;
+    configure(&served, "\n[server]\nmax_connections = 2\n");
+    let daemon = Daemon::start(&served.home, &[]).await;
+    let _first = daemon.websocket().await;
+    let second = daemon.websocket().await;
+    let options = Options {
+        token: Some(daemon.token.clone().into()),
+        ..Options::default()
+    };
+    let refused = connect_ws(&daemon.url, &options).await.err();
+    assert!(
+        matches!(&refused, Some(ConnectError::HttpStatus { code: 503, body }) if body == "too many connections"),
+        "{refused:?}"
+    );
+    // Each listener counts its own clients, so the owner of the home still gets in.
+    daemon.unix().await;
+    drop(second);
+    let let_in = async || connect_ws(&daemon.url, &options).await.is_ok();
+    eventually("a place that is free again", DEADLINE, let_in)
+        .await
+        .unwrap();
 }
