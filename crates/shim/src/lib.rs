@@ -1,7 +1,7 @@
 //! One lane behind the Command/Event protocol of an orchestrator.
 //!
-//! Owned here: the words of that protocol ([`wire`]), the pure state machine that decides which event
-//! follows which happening ([`state`]), the channel to the orchestrator ([`channel`]) and the loop that
+//! Owned here: the words of that protocol (`wire`), the pure state machine that decides which event
+//! follows which happening (`state`), the channel to the orchestrator (`channel`) and the loop that
 //! connects them to a server ([`run()`]). The invariant: a shim holds no truth. Messages, attempts, outcomes
 //! and usage are the lane's, in the store of the server; losing a shim loses nothing, and the next one with
 //! the same name goes on.
