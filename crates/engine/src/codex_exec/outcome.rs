@@ -193,7 +193,7 @@ fn refusal(end: &ProcessEnd<'_>) -> EngineError {
     // Looked for in all of standard error: a log line may name the cause and the last line not.
     let kind = if end.stderr.contains("already has an active writer") {
         ErrorKind::Busy
-    } else if says_unwritten(&end.stderr) {
+    } else if says_unwritten(end.stderr) {
         ErrorKind::ThreadNotFound
     } else {
         let error = texts::to_error(text, None, None, end.zone, end.now_ms);
