@@ -94,6 +94,7 @@ mod engines;
 mod ephemeral;
 mod error;
 mod failures;
+pub mod fanout;
 mod ids;
 mod journal;
 pub mod lane;
