@@ -5,6 +5,7 @@
 //! others carry out what they decide.
 
 pub mod ids;
+pub mod input;
 pub mod prompt;
 pub mod row;
 pub mod schema;
