@@ -7,6 +7,7 @@
 pub(crate) mod board;
 pub(crate) mod gate;
 pub mod ids;
+pub mod input;
 pub mod jobs;
 pub(crate) mod plan;
 pub mod prompt;

@@ -173,16 +173,11 @@ impl IdAssigner {
             if waiting.contains(&base) {
                 continue;
             }
-            let owner = match in_batch.get(&base) {
-                Some(seq) => Some(*seq),
-                None => match known.get(&base) {
-                    Some(owner) => *owner,
-                    None => {
-                        questions.push(base.clone());
-                        waiting.insert(base);
-                        continue;
-                    }
-                },
+            let owner = in_batch.get(&base).map(|seq| Some(*seq));
+            let Some(owner) = owner.or_else(|| known.get(&base).copied()) else {
+                questions.push(base.clone());
+                waiting.insert(base);
+                continue;
             };
             let Some(of_seq) = owner else {
                 in_batch.insert(base.clone(), row.seq);
