@@ -258,7 +258,10 @@ fn a_turn_without_a_result_is_repaired_once_and_then_retried() {
     let (settlement, _) = settled(&silent);
     assert_eq!(uses(&settlement), Some(ReturnUses::Retry));
     let message = settlement.error.unwrap().message;
-    assert_eq!(message, "worker finished without calling report_agent_job_result");
+    assert_eq!(
+        message,
+        "worker finished without calling report_agent_job_result"
+    );
 }
 
 #[test]

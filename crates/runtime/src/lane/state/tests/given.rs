@@ -55,5 +55,9 @@ fn a_given_turn_in_a_lane_that_stops_is_cancelled_and_recorded() {
     let closed = bench.committed(Committed::Completed(NOTHING_WAITS));
     assert_eq!(closed, [Effect::Tell(Tell::Completed), Effect::TakeGiven]);
     let began = bench.began(2, Steering::Open);
-    assert!(began.iter().any(|effect| matches!(effect, Effect::Cancel(_))));
+    assert!(
+        began
+            .iter()
+            .any(|effect| matches!(effect, Effect::Cancel(_)))
+    );
 }
