@@ -4,8 +4,11 @@
 //! can continue it. The pure parts decide (`row`, `template`, `prompt`, `ids`, `schema`, `input`), the
 //! others carry out what they decide.
 
+pub mod export;
 pub mod ids;
+pub mod import;
 pub mod input;
+pub mod preview;
 pub mod prompt;
 pub mod row;
 pub mod schema;
