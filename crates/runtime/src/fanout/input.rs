@@ -17,4 +17,5 @@ mod tests;
 pub use decode::Encoding;
 pub use record::RECORD_BYTES_MAX;
 pub use spec::{Filters, Format, InputSpec, SpecError, delimiter_from_word};
+pub(crate) use table::{Border, ObjectFault, object as parse_object};
 pub use table::{Event, Problem, ROWS_MAX, ReaderState, TableReader, TableRow};

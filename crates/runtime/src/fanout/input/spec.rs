@@ -1,5 +1,6 @@
 //! How an input is to be read: format, delimiter, encoding, filters.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ impl Format {
 
     /// Chooses the format by the suffix of a path; CSV where the suffix is not known.
     pub fn from_path(path: &Path) -> Self {
-        let suffix = path.extension().map(|suffix| suffix.to_ascii_lowercase());
+        let suffix = path.extension().map(OsStr::to_ascii_lowercase);
         match suffix.as_deref().and_then(|suffix| suffix.to_str()) {
             Some("tsv" | "tab") => Self::Tsv,
             Some("jsonl" | "ndjson") => Self::Jsonl,

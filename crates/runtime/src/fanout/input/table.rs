@@ -78,8 +78,16 @@ pub struct ReaderState {
     records: u64,
     line: u64,
     after_cr: bool,
+    rows: u64,
     matched: u64,
     kept: u64,
+}
+
+impl ReaderState {
+    /// Returns true if the reader has seen a row.
+    pub(crate) const fn has_rows(self) -> bool {
+        self.rows > 0
+    }
 }
 
 /// Where a reader stands.
@@ -91,17 +99,28 @@ pub(crate) struct Border {
     pub(crate) state: ReaderState,
 }
 
+/// What is known of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Header {
+    /// The first record will have their names.
+    Awaited,
+    /// They are known without a header; the caller has not been told.
+    Given,
+    /// The caller knows them, or learns them from each row.
+    Done,
+}
+
 /// Reads the rows of an input that arrives in pieces.
 #[derive(Debug)]
 pub struct TableReader {
     spec: InputSpec,
     records: RecordReader,
     columns: Columns,
-    /// The columns are complete: the header was read, or the format has none.
-    header_done: bool,
-    columns_told: bool,
+    header: Header,
     hash: [u8; 32],
     blank_rows: u64,
+    /// Rows in front of the filters, rows with the values of the filters, rows behind all filters.
+    rows: u64,
     matched: u64,
     kept: u64,
     /// The first of the blank JSONL lines since the last row. They are an error unless they are the last.
@@ -115,17 +134,18 @@ pub struct TableReader {
 impl TableReader {
     /// A reader at the beginning of an input.
     pub fn new(spec: InputSpec) -> Self {
-        let columns = match spec.format {
-            Format::Lines => Columns::new(["line".to_owned()]),
-            Format::Csv | Format::Tsv | Format::Jsonl => Columns::default(),
+        let (columns, header) = match spec.format {
+            Format::Lines => (Columns::new(["line".to_owned()]), Header::Given),
+            Format::Csv | Format::Tsv => (Columns::default(), Header::Awaited),
+            Format::Jsonl => (Columns::default(), Header::Done),
         };
         Self {
             records: RecordReader::new(&spec),
             columns,
-            header_done: !spec.format.has_header(),
-            columns_told: false,
+            header,
             hash: [0; 32],
             blank_rows: 0,
+            rows: 0,
             matched: 0,
             kept: 0,
             blank_line: None,
@@ -152,10 +172,14 @@ impl TableReader {
         Self {
             records: RecordReader::resumed(&spec, position),
             columns,
-            header_done: !spec.format.has_header() || state.records > 0,
-            columns_told: true,
+            header: if state.records > 0 {
+                Header::Done
+            } else {
+                Self::new(spec.clone()).header
+            },
             hash: border.hash,
             blank_rows: border.blank_rows,
+            rows: state.rows,
             matched: state.matched,
             kept: state.kept,
             received: border.offset,
@@ -205,6 +229,7 @@ impl TableReader {
                 records: position.records,
                 line: position.lines.line,
                 after_cr: position.lines.after_cr,
+                rows: self.rows,
                 matched: self.matched,
                 kept: self.kept,
             },
@@ -223,8 +248,7 @@ impl TableReader {
             }
         }
         if self.done && self.kept == 0 {
-            let filtered = self.matched > 0 || self.records.position().records > self.no_rows();
-            let text = if filtered {
+            let text = if self.rows > 0 {
                 "no row passes the filters"
             } else {
                 "input has no data rows"
@@ -232,11 +256,6 @@ impl TableReader {
             warnings.push(text.to_owned());
         }
         warnings
-    }
-
-    /// How many records are no rows: the header and blank ones.
-    fn no_rows(&self) -> u64 {
-        self.blank_rows + u64::from(self.spec.format.has_header())
     }
 
     /// Takes more bytes of the input.
@@ -256,8 +275,8 @@ impl TableReader {
         if self.done {
             return None;
         }
-        if self.header_done && !self.columns_told && self.spec.format != Format::Jsonl {
-            self.columns_told = true;
+        if self.header == Header::Given {
+            self.header = Header::Done;
             return Some(Event::Columns);
         }
         if let Some(record) = self.waiting.take() {
@@ -272,7 +291,7 @@ impl TableReader {
                 Ok(None) if !self.ended => return None,
                 Ok(None) => {
                     self.done = true;
-                    return (!self.header_done).then(|| {
+                    return (self.header == Header::Awaited).then(|| {
                         Event::Fatal(Problem::new("csv input must include a header row"))
                     });
                 }
@@ -295,11 +314,10 @@ impl TableReader {
 
     fn event(&mut self, record: Record) -> Event {
         self.chain(&record);
-        if !self.header_done {
-            return match self.header(record) {
+        if self.header == Header::Awaited {
+            return match self.read_header(&record) {
                 Ok(()) => {
-                    self.header_done = true;
-                    self.columns_told = true;
+                    self.header = Header::Done;
                     Event::Columns
                 }
                 Err(problem) => {
@@ -338,7 +356,7 @@ impl TableReader {
         self.hash = hasher.finalize().into();
     }
 
-    fn header(&mut self, record: Record) -> Result<(), Problem> {
+    fn read_header(&mut self, record: &Record) -> Result<(), Problem> {
         if record.cells.len() > COLUMNS_MAX {
             return Err(too_many_columns(record.line));
         }
@@ -400,6 +418,7 @@ impl TableReader {
     }
 
     fn passes_filters(&mut self, row: &Row) -> bool {
+        self.rows += 1;
         let filters = &self.spec.filters;
         let has_value = |(column, value): &(String, String)| {
             row.value(&self.columns, column).as_deref() == Some(value)
