@@ -168,7 +168,11 @@ impl Spawning {
         let mut events = self.jobs.watch();
         let waits = arguments.wait;
         let spec = self.spec(&arguments, &output);
-        let job = self.jobs.create_with_id(id, spec).await.map_err(text)?;
+        let job = self
+            .jobs
+            .create_with_id(id, spec)
+            .await
+            .map_err(|error| error.to_string())?;
         let mut guard = Orphaning {
             jobs: self.jobs.clone(),
             job: Some(job.row.no),
@@ -180,12 +184,19 @@ impl Spawning {
         };
         let imported = self.jobs.import_path(&id, &input, spec).await;
         imported.map_err(input_text)?;
-        let started = self.jobs.start(&id).await.map_err(text)?;
+        let started = self
+            .jobs
+            .start(&id)
+            .await
+            .map_err(|error| error.to_string())?;
         if !waits {
             guard.job = None;
             return outcome::text(&self.jobs, started, &output).await;
         }
-        let ended = self.wait(&id, &mut events).await.map_err(text)?;
+        let ended = self
+            .wait(&id, &mut events)
+            .await
+            .map_err(|error| error.to_string())?;
         guard.job = None;
         outcome::text(&self.jobs, ended, &output).await
     }
@@ -291,10 +302,6 @@ fn thread_settings(turn: &TurnSettings) -> Settings {
     }
 }
 
-fn text(error: JobError) -> String {
-    error.to_string()
-}
-
 /// The text of a problem of the input; what a parser says is named as such.
 fn input_text(error: JobError) -> String {
     match error {
@@ -338,3 +345,6 @@ pub(super) fn status_word(state: JobState, succeeded: i64, failed: i64) -> &'sta
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

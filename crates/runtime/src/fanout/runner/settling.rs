@@ -258,21 +258,20 @@ impl Runner {
             .get(&no)
             .is_some_and(|active| active.row.state == JobState::Running);
         let begun = if runs && !self.shutdown.is_cancelled() {
-            let repair = plan.repair(turn, self.now_ms());
+            let repair = plan.repair(&turn, self.now_ms());
             self.shared.store.repair_item(repair).await?
         } else {
             None
         };
-        match begun {
-            Some(begun) => self.run_begun(no, *begun),
-            None => {
-                let settlement = self.without_repair(repair.otherwise, runs);
-                let settled = self.settle_items(vec![settlement.clone()]).await?;
-                if let Some(settled) = settled.first() {
-                    self.settled(no, &repair.found, &settlement, *settled)
-                        .await?;
-                }
-            }
+        if let Some(begun) = begun {
+            self.run_begun(no, *begun);
+            return Ok(());
+        }
+        let settlement = self.without_repair(repair.otherwise, runs);
+        let settled = self.settle_items(vec![settlement.clone()]).await?;
+        if let Some(settled) = settled.first() {
+            let found = &repair.found;
+            self.settled(no, found, &settlement, *settled).await?;
         }
         Ok(())
     }

@@ -163,7 +163,7 @@ async fn threads_of_items_are_deleted_with_their_job_unless_they_are_kept() {
     let floor = Floor::start(&home, REPORTS).await;
     let job = floor
         .run(3, |spec| {
-            spec.options.keep_threads = Some(KeepThreads::None)
+            spec.options.keep_threads = Some(KeepThreads::None);
         })
         .await;
     floor.rests(&job, JobState::Succeeded).await;
