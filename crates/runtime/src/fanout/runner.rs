@@ -15,6 +15,7 @@
 
 mod claiming;
 mod ending;
+mod pacing;
 mod settling;
 
 use std::collections::{BTreeSet, HashMap};

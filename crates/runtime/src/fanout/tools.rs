@@ -21,7 +21,7 @@ use self::arguments::SpawnArguments;
 use super::export::ExportFormat;
 use super::ids::OnDuplicate;
 use super::input::{Format, InputSpec};
-use super::jobs::spec::{ChannelChoice, is_own_engine};
+use super::jobs::spec::{ChannelChoice, KeepThreads, is_own_engine};
 use super::jobs::{Job, JobError, JobEvent, JobSpec, Jobs, Owner, Watch, Watched, new_id};
 use super::prompt::ResultChannel;
 use crate::lanes::Lanes;
@@ -234,6 +234,10 @@ impl Spawning {
         spec.options.id_column.clone_from(&arguments.id_column);
         spec.options.on_duplicate = OnDuplicate::Suffix;
         spec.options.agent_tool = true;
+        if self.jobs.is_ephemeral(self.turn.thread) {
+            // What works for a thread that leaves nothing behind leaves its results alone.
+            spec.options.keep_threads = Some(KeepThreads::None);
+        }
         spec.options.export_overwrite = true;
         spec.options.export_format = ExportFormat::from_path(output);
         spec.export_path = Some(output.to_string_lossy().into_owned());
