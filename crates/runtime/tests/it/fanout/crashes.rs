@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::process::Command;
 use turnlane_runtime::fanout::jobs::{JobSpec, JobsQuery};
 use turnlane_runtime::{ManualClock, Options, Runtime};
 use turnlane_store::Store;
 use turnlane_store::fanout::{FanoutStore as _, ItemState, JobQuery, JobState};
-use turnlane_testkit::wait::{DEADLINE, eventually, within};
+use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::{ProcessSpec, TestProcess};
 
 use super::support::{Floor, REPORTS, fill};
 use crate::support::{Home, NOW_MS, open, scripted, settings};
@@ -70,14 +70,11 @@ async fn the_child_runs_a_job() {
 async fn after_every_crash_point_the_next_worker_brings_the_job_to_its_end() {
     for point in POINTS {
         let home = Home::new();
-        let child = Command::new(std::env::current_exe().unwrap())
+        let child = ProcessSpec::new(std::env::current_exe().unwrap())
             .args(["--exact", "fanout::crashes::the_child_runs_a_job"])
             .env(DATABASE, home.database())
-            .env("TURNLANE_CRASH_AT", point)
-            .kill_on_drop(true)
-            .output();
-        let output = within("the child to die", DEADLINE, child).await.unwrap();
-        let output = output.unwrap();
+            .env("TURNLANE_CRASH_AT", point);
+        let output = TestProcess::run(child, DEADLINE).await.unwrap();
         assert!(!output.status.success(), "{point} was never reached");
         let store = home.store();
         let query = JobQuery {
