@@ -13,3 +13,4 @@ pub mod prompt;
 pub mod row;
 pub mod schema;
 pub mod template;
+pub mod worktree;
