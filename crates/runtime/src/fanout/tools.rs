@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnlane_engine::{BoxFuture, RuntimeTool, ToolAnswer, ToolCall, TurnSettings};
 use turnlane_protocol::usage::TokenCounts;
-use turnlane_store::fanout::{JobNo, JobState};
+use turnlane_store::fanout::{JobNo, JobRow, JobState};
 
 use self::arguments::SpawnArguments;
 use super::export::ExportFormat;
@@ -255,13 +255,22 @@ impl Spawning {
                 // Too slow, or no news: the job itself says whether it has ended.
                 Ok(Some(Watched::Dropped(_))) | Err(_) => {
                     let read = self.jobs.read(job).await?;
-                    if read.row.state.is_terminal() && read.row.export_digest.is_some() {
+                    if rests(&read.row) {
                         return Ok(read);
                     }
                 }
                 Ok(None) => return self.jobs.read(job).await,
             }
         }
+    }
+}
+
+/// Returns true if a job has ended and its export is decided, or is paused and nothing of it runs.
+fn rests(row: &JobRow) -> bool {
+    let is_exported = row.export_digest.is_some() || row.export_error.is_some();
+    match row.state {
+        JobState::Paused => row.counts.running == 0,
+        state => state.is_terminal() && is_exported,
     }
 }
 

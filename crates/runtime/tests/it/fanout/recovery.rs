@@ -123,7 +123,8 @@ async fn a_result_that_was_accepted_is_never_asked_for_again() {
     let ended = floor.rests(&job, JobState::Succeeded).await;
     assert_eq!(ended.row.counts.succeeded, 200);
     let asked_again = i64::try_from(floor.asked().len()).unwrap();
-    assert_eq!(asked_again, 200 - reported);
+    // A report that was under way may have been committed behind the look.
+    assert!(asked_again <= 200 - reported, "{asked_again} asked again");
     floor.assert_counts(&job).await;
     floor.stop().await;
 }
