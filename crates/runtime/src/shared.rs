@@ -15,11 +15,14 @@ use turnlane_store::{Store, ThreadId};
 use crate::clock::Clock;
 use crate::engines::Checked;
 use crate::failures::Failures;
+use crate::fanout::board::Board;
+use crate::fanout::import::Imports;
 use crate::lane::recovery::{self, Histories};
 use crate::lane::ring::Remembered;
 use crate::model_tokens::ModelTokens;
 use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
+use crate::runtime_tools::ToolTable;
 use crate::threads::Life;
 use crate::undecided::Undecided;
 
@@ -46,6 +49,12 @@ pub(crate) struct Shared {
     pub histories: Arc<Histories>,
     /// Turns of dead workers that engines are to be asked about.
     pub undecided: Undecided,
+    /// The tools that turns are offered.
+    pub tools: Arc<ToolTable>,
+    /// The fan-out items that run here.
+    pub board: Arc<Board>,
+    /// The imports of fan-out jobs that are under way.
+    pub imports: Imports,
     names: Arc<BTreeSet<String>>,
     watchers: Arc<Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>>,
     /// The last revision that each loaded lane has seen.
@@ -68,6 +77,7 @@ impl Shared {
             histories: Arc::new(Histories::of(engines.values(), options.max_running)),
             undecided: Undecided::default(),
             slots: Arc::new(Slots::new(options.max_running)),
+            imports: Imports::new(Arc::clone(&store), Arc::clone(&clock)),
             store,
             life: Life::Durable,
             engines: Arc::new(engines),
@@ -78,6 +88,8 @@ impl Shared {
             tokens: Arc::default(),
             remembered: Arc::default(),
             work: Notify::new(),
+            tools: Arc::default(),
+            board: Arc::default(),
             watchers: Arc::default(),
             revisions: Mutex::new(HashMap::new()),
         }
@@ -86,6 +98,7 @@ impl Shared {
     /// The same for threads that are gone when they are unloaded, in a store of their own.
     pub(crate) fn ephemeral(&self, store: Arc<dyn Store>) -> Self {
         Self {
+            imports: Imports::new(Arc::clone(&store), Arc::clone(&self.clock)),
             store,
             life: Life::Ephemeral,
             engines: Arc::clone(&self.engines),
@@ -99,6 +112,8 @@ impl Shared {
             work: Notify::new(),
             histories: Arc::clone(&self.histories),
             undecided: Undecided::default(),
+            tools: Arc::clone(&self.tools),
+            board: Arc::clone(&self.board),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),
             revisions: Mutex::new(HashMap::new()),

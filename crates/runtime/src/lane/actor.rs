@@ -17,6 +17,7 @@ mod closing;
 mod commands;
 mod completion;
 mod effects;
+mod given;
 mod holds;
 mod input;
 mod joining;
@@ -47,7 +48,7 @@ use self::results::Done;
 use super::accept::ReadParams;
 use super::approvals::SessionAccepts;
 use super::close::CloseOp;
-use super::command::{Command, Reply};
+use super::command::{BegunTurn, Command, Reply};
 use super::event::{Event, Now, RequestNo, Unload, Wake};
 use super::face::Face;
 use super::hold::Hold;
@@ -56,6 +57,7 @@ use super::reconcile::UndecidedTurn;
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
+use crate::fanout::board::Place;
 use crate::ids;
 use crate::options::BeforeTurnVerdict;
 use crate::shared::Shared;
@@ -65,6 +67,15 @@ use warned::Warned;
 const OPS_MAX: usize = 256;
 /// How many commands wait for one lane at most; then whoever asks waits.
 pub(crate) const COMMANDS_MAX: usize = 256;
+
+/// Who is told the news of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// Its subscribers and those who watch all threads.
+    Everybody,
+    /// Its subscribers alone: it works on a fan-out item.
+    Subscribers,
+}
 
 /// The task of one lane; see the module.
 pub(crate) struct Actor {
@@ -81,6 +92,12 @@ pub(crate) struct Actor {
     next_request: u64,
     /// A turn that has begun in the store and is not announced or run yet.
     began: Option<Box<AcceptedTurn>>,
+    /// A turn that another transaction has begun, not yet taken over.
+    given: Option<Box<BegunTurn>>,
+    /// The place of the fan-out item that runs here.
+    place: Option<Place>,
+    /// Who is told the news of the thread.
+    audience: Audience,
     claimed: Option<Box<ClaimedRow>>,
     claimed_for: Option<RequestNo>,
     /// Why hooks blocked the claimed row.
@@ -158,6 +175,9 @@ impl Actor {
             requests: HashMap::new(),
             next_request: 0,
             began: None,
+            given: None,
+            place: None,
+            audience: Audience::Everybody,
             claimed: None,
             claimed_for: None,
             blocked: None,

@@ -8,6 +8,8 @@ mod crash;
 mod drain;
 mod dropped;
 mod ephemeral;
+mod fanout;
+mod fanout_files;
 mod foreign;
 mod held;
 mod idle;
