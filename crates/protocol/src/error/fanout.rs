@@ -98,8 +98,8 @@ impl ErrorObject {
     }
 
     /// Bytes or rows behind the place that is wanted next.
-    pub fn offset_mismatch(given: u64, next: u64) -> Self {
-        let message = format!("offset {given} is behind the next offset {next}");
+    pub fn offset_mismatch(next: u64) -> Self {
+        let message = format!("the next offset is {next}");
         refused(Reason::OffsetMismatch, message).with("nextOffset", next)
     }
 

@@ -301,6 +301,9 @@ pub struct FanoutPauseParams {
     /// Interrupt items that still run after the grace.
     #[serde(default, skip_serializing_if = "is_false")]
     pub now: bool,
+    /// The grace of this pause, in place of the job's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
 }
 
 /// Params of [`RETRY`].

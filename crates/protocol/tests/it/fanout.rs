@@ -177,7 +177,7 @@ fn calls_about_jobs_come_back_whole() {
     );
     whole::<FanoutListAnswer>(json!({"data": [job()], "nextCursor": null}));
     whole::<FanoutPauseParams>(json!({"jobId": JOB}));
-    whole::<FanoutPauseParams>(json!({"jobId": JOB, "now": true}));
+    whole::<FanoutPauseParams>(json!({"jobId": JOB, "now": true, "graceMs": 5000}));
     whole::<FanoutRetryParams>(
         json!({"jobId": JOB, "states": ["failed"], "itemIds": ["row-3"], "instruction": "i"}),
     );

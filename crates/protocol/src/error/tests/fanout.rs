@@ -56,8 +56,8 @@ fn errors_about_jobs_are_exact() {
             json!({"reason": "outputIsInput", "path": "/o"}),
         ),
         row(
-            ErrorObject::offset_mismatch(9, 5),
-            "offset 9 is behind the next offset 5",
+            ErrorObject::offset_mismatch(5),
+            "the next offset is 5",
             json!({"reason": "offsetMismatch", "nextOffset": 5}),
         ),
         row(
