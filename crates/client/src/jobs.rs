@@ -158,9 +158,9 @@ impl Jobs {
 
     /// The job with this id; the server's refusal has the reason `jobNotFound` where there is none.
     pub async fn get(&self, id: impl Into<String>) -> Result<Job, CallError> {
-        let job = self.handle(id.into());
-        job.status().await?;
-        Ok(job)
+        let job = self.handle(id.into()).status().await?;
+        // A server may find a job by less than its whole id.
+        Ok(self.handle(job.status.id))
     }
 
     /// All jobs, the newest first.

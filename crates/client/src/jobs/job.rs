@@ -34,7 +34,7 @@ const PAGE: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest import, export or deletion.
-pub(super) const LONG_CALL: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LONG_CALL: Duration = Duration::from_hours(24);
 
 /// A job; clones are the same one.
 #[derive(Clone, Debug)]
