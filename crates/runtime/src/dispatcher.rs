@@ -19,6 +19,7 @@ use turnlane_store::approval::ApprovalRow;
 use turnlane_store::recovery::{Recover, Whose};
 use turnlane_store::{StoreError, ThreadId};
 
+use crate::fanout::runner;
 use crate::ids;
 use crate::journal;
 use crate::lane::{reconcile, rows};
@@ -58,6 +59,7 @@ impl Dispatcher {
 
     pub(crate) async fn run(self) {
         let mut foreign = self.shared.store.foreign_changes();
+        let mut fan_out_at = tokio::time::Instant::now();
         let mut prune_at = tokio::time::Instant::now() + PRUNE_EVERY;
         let mut logins = Logins::new(&self.shared);
         // A slot that came while the dispatcher waited for one.
@@ -73,6 +75,11 @@ impl Dispatcher {
                     false
                 }
             };
+            if fan_out_at <= tokio::time::Instant::now() && self.shared.options.drain == Drain::All
+            {
+                fan_out_at = tokio::time::Instant::now() + runner::EVERY;
+                self.shared.board.look_at_all();
+            }
             if prune_at <= tokio::time::Instant::now() {
                 prune_at += PRUNE_EVERY;
                 self.prune().await;

@@ -13,12 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use turnlane_protocol::thread::ThreadStatus;
 use turnlane_store::recovery::{Recover, Recovered, Whose};
+use turnlane_store::turn::AcceptedTurn;
 use turnlane_store::{Grip, StoreError, ThreadId};
 
 use crate::ephemeral::Ephemeral;
 use crate::error::Error;
+use crate::fanout::board::Place;
 use crate::lane::actor::{Actor, COMMANDS_MAX};
-use crate::lane::command::Command;
+use crate::lane::command::{BegunTurn, Command};
 use crate::lane::event::{StopHow, Unload};
 use crate::lane::face::Face;
 use crate::lane::reconcile::{self, UndecidedTurn};
@@ -140,6 +142,24 @@ impl Lanes {
         }
     }
 
+    /// Has a lane run a turn that another transaction has begun in it, loading it if need be. Does not
+    /// wait. The place is given back when the end of the turn is on disk, or when the lane is lost.
+    pub(crate) fn load_begun(self: &Arc<Self>, accepted: AcceptedTurn, place: Place) {
+        let thread = accepted.grip.thread;
+        let begun = Box::new(BegunTurn { accepted, place });
+        let mut command = Some(Command::RunBegun(begun));
+        let lane = self.get_or_load(thread, None, &mut command);
+        if let (Some(_), Some(command)) = (lane, command) {
+            // A client follows the thread, or the lane of the turn before is being unloaded.
+            let lanes = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = lanes.send(thread, command).await {
+                    tracing::debug!(%error, "a begun turn is left to the next worker");
+                }
+            });
+        }
+    }
+
     /// Makes sure that a lane is loaded, with a slot for what waits in it.
     pub(crate) fn load_with_slot(self: &Arc<Self>, thread: ThreadId, slot: OwnedSemaphorePermit) {
         if let Some(lane) = self.get_or_load(thread, Some(slot), &mut None) {
@@ -256,6 +276,7 @@ impl Lanes {
         self.replaced.notify_waiters();
         self.count.send_modify(|count| *count -= 1);
         self.shared.work.notify_one();
+        self.shared.board.look_at_all();
     }
 
     /// The turn that a broken lane left, if its engine is to be asked; the dispatcher tries again when

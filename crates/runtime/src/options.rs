@@ -39,6 +39,8 @@ pub struct Options {
     /// The most that a turn of any caller may do here: with [`CallerRights::Confined`] a turn
     /// without a sandbox cannot start, not even one that was queued under another configuration.
     pub turns: CallerRights,
+    /// Fan-out jobs.
+    pub fanout: FanoutOptions,
     /// What is asked between the claim of a queued turn and its acceptance.
     pub before_turn: Option<Arc<dyn BeforeTurn>>,
 }
@@ -57,7 +59,32 @@ impl Default for Options {
             unattended_timeout: None,
             on_interrupt: AfterInterrupt::Pause,
             turns: CallerRights::Unconfined,
+            fanout: FanoutOptions::default(),
             before_turn: None,
+        }
+    }
+}
+
+/// Options of fan-out jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FanoutOptions {
+    /// How many items of all jobs run in this worker at once.
+    pub max_running: usize,
+    /// Offers the tool `spawn_agents_on_csv` to every thread of the native engine.
+    pub agent_tools: bool,
+    /// The most items of a job that an agent called for, at once.
+    pub max_threads: Option<u32>,
+    /// The longest attempt of an item of such a job that says nothing about it.
+    pub job_max_runtime: Option<Duration>,
+}
+
+impl Default for FanoutOptions {
+    fn default() -> Self {
+        Self {
+            max_running: 256,
+            agent_tools: false,
+            max_threads: None,
+            job_max_runtime: None,
         }
     }
 }

@@ -20,6 +20,9 @@ use turnlane_store::thread::{ThreadChange, ThreadRow};
 use crate::clock::Clock;
 use crate::dispatcher::{self, Dispatcher};
 use crate::error::Error;
+use crate::fanout::jobs::Jobs;
+use crate::fanout::runner::{Runner, RunnerEnd};
+use crate::fanout::{self};
 use crate::ids;
 use crate::lane::command::{Command, Reply, RowStart, StartAnswer, StartRequest, SteerRequest};
 use crate::lane::event::{AfterInterrupt, StartHow, StopHow};
@@ -37,6 +40,7 @@ use crate::threads::Life;
 pub struct Runtime {
     handle: Handle,
     dispatcher: JoinHandle<()>,
+    runner: RunnerEnd,
     shutdown: CancellationToken,
 }
 
@@ -108,8 +112,16 @@ impl Runtime {
         }
         let shutdown = CancellationToken::new();
         let dispatcher = Dispatcher::new(Arc::clone(&shared), Arc::clone(&lanes), shutdown.clone());
+        shared.tools.fill(fanout::tools(&shared, &lanes));
+        let (shares, runs) = (Arc::clone(&shared), Arc::clone(&lanes));
+        let (runner, runner_end) = Runner::new(shares, runs, shutdown.clone());
+        tokio::spawn(runner.run());
+        if shared.options.drain == Drain::All {
+            shared.board.look_at_all();
+        }
         Ok(Self {
             dispatcher: tokio::spawn(dispatcher.run()),
+            runner: runner_end,
             handle: Handle {
                 inner: Arc::new(Inner {
                     shared,
@@ -121,6 +133,11 @@ impl Runtime {
         })
     }
 
+    /// Fan-out jobs.
+    pub fn jobs(&self) -> Jobs {
+        self.handle.jobs()
+    }
+
     /// The way in; cheap to clone.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -130,15 +147,21 @@ impl Runtime {
     /// then. When this returns no lane is loaded, and the store still answers, so that whoever is
     /// connected can be told everything before [`Runtime::stop`]. Nothing when it was done before.
     pub async fn end_turns(&self, grace: Duration) {
-        self.shutdown.cancel();
-        self.handle.inner.lanes.stop(stop_how(grace)).await;
+        self.stop_lanes(stop_how(grace)).await;
     }
 
     /// As [`Runtime::end_turns`] in haste: running turns are recorded as interrupted within a quarter
     /// of a second, whatever their engines do.
     pub async fn end_turns_now(&self) {
+        self.stop_lanes(StopHow::InHaste).await;
+    }
+
+    /// Stops all lanes, in an order that leaves no item between its claim and its lane.
+    async fn stop_lanes(&self, how: StopHow) {
         self.shutdown.cancel();
-        self.handle.inner.lanes.stop(StopHow::InHaste).await;
+        self.runner.quiet().await;
+        self.handle.inner.lanes.stop(how).await;
+        self.runner.settle().await;
     }
 
     /// Stops: no new turns; running ones may go on for `grace` and are interrupted then. The store
@@ -155,9 +178,8 @@ impl Runtime {
     }
 
     async fn end(self, how: StopHow) -> Result<(), Error> {
-        self.shutdown.cancel();
+        self.stop_lanes(how).await;
         let Inner { shared, lanes, .. } = self.handle.inner.as_ref();
-        lanes.stop(how).await;
         // It was told to end and does nothing that can fail.
         let _ = self.dispatcher.await;
         if let Some(ephemeral) = lanes.ephemeral.opened() {
@@ -229,6 +251,14 @@ impl Handle {
     /// a tool boundary and go on with the next worker.
     pub fn end_grace(&self) {
         self.lanes().end_grace();
+    }
+
+    /// Fan-out jobs.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(
+            Arc::clone(&self.inner.shared),
+            Arc::clone(&self.inner.lanes),
+        )
     }
 
     /// Returns true while foreign engines are asked about turns that dead workers had left when this

@@ -15,11 +15,13 @@ use turnlane_store::{Store, ThreadId};
 use crate::clock::Clock;
 use crate::engines::Checked;
 use crate::failures::Failures;
+use crate::fanout::board::Board;
 use crate::lane::recovery::{self, Histories};
 use crate::lane::ring::Remembered;
 use crate::model_tokens::ModelTokens;
 use crate::notice::{Notice, NoticeBody, Subscriber, SubscriberId};
 use crate::options::Options;
+use crate::runtime_tools::ToolTable;
 use crate::threads::Life;
 use crate::undecided::Undecided;
 
@@ -46,6 +48,10 @@ pub(crate) struct Shared {
     pub histories: Arc<Histories>,
     /// Turns of dead workers that engines are to be asked about.
     pub undecided: Undecided,
+    /// The tools that turns are offered.
+    pub tools: Arc<ToolTable>,
+    /// The fan-out items that run here.
+    pub board: Arc<Board>,
     names: Arc<BTreeSet<String>>,
     watchers: Arc<Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>>,
     /// The last revision that each loaded lane has seen.
@@ -78,6 +84,8 @@ impl Shared {
             tokens: Arc::default(),
             remembered: Arc::default(),
             work: Notify::new(),
+            tools: Arc::default(),
+            board: Arc::default(),
             watchers: Arc::default(),
             revisions: Mutex::new(HashMap::new()),
         }
@@ -99,6 +107,8 @@ impl Shared {
             work: Notify::new(),
             histories: Arc::clone(&self.histories),
             undecided: Undecided::default(),
+            tools: Arc::clone(&self.tools),
+            board: Arc::clone(&self.board),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),
             revisions: Mutex::new(HashMap::new()),

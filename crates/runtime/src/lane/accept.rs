@@ -137,6 +137,26 @@ fn first_item(params: &TurnStartParams, row: &Row, chosen: &Chosen) -> Option<Fi
     })
 }
 
+/// The acceptance of a turn that another transaction begins with this message.
+pub(crate) fn of_message(id: ItemId, input: &[UserInput], client_id: &str, at_ms: i64) -> Accept {
+    let item = user_message(
+        id.clone(),
+        input.to_vec(),
+        Some(client_id.to_owned()),
+        at_ms,
+    );
+    Accept {
+        item: Some(FirstItem {
+            id: id.as_str().to_owned(),
+            kind: item.type_word().to_owned(),
+            body: rows::write(&item),
+        }),
+        settings: None,
+        cwd: None,
+        preview: preview(input),
+    }
+}
+
 /// The item of something that was said.
 pub(crate) fn user_message(
     id: ItemId,

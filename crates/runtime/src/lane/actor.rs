@@ -17,6 +17,7 @@ mod closing;
 mod commands;
 mod completion;
 mod effects;
+mod given;
 mod holds;
 mod input;
 mod joining;
@@ -47,7 +48,7 @@ use self::results::Done;
 use super::accept::ReadParams;
 use super::approvals::SessionAccepts;
 use super::close::CloseOp;
-use super::command::{Command, Reply};
+use super::command::{BegunTurn, Command, Reply};
 use super::event::{Event, Now, RequestNo, Unload, Wake};
 use super::face::Face;
 use super::hold::Hold;
@@ -56,6 +57,7 @@ use super::reconcile::UndecidedTurn;
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
+use crate::fanout::board::Place;
 use crate::ids;
 use crate::options::BeforeTurnVerdict;
 use crate::shared::Shared;
@@ -81,6 +83,12 @@ pub(crate) struct Actor {
     next_request: u64,
     /// A turn that has begun in the store and is not announced or run yet.
     began: Option<Box<AcceptedTurn>>,
+    /// A turn that another transaction has begun, not yet taken over.
+    given: Option<Box<BegunTurn>>,
+    /// The place of the fan-out item that runs here.
+    place: Option<Place>,
+    /// True if the thread works on a fan-out item: its news is for its subscribers alone.
+    is_item: bool,
     claimed: Option<Box<ClaimedRow>>,
     claimed_for: Option<RequestNo>,
     /// Why hooks blocked the claimed row.
@@ -158,6 +166,9 @@ impl Actor {
             requests: HashMap::new(),
             next_request: 0,
             began: None,
+            given: None,
+            place: None,
+            is_item: false,
             claimed: None,
             claimed_for: None,
             blocked: None,

@@ -26,6 +26,7 @@ use super::reconcile::UndecidedTurn;
 use super::rights::CallerRights;
 use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
+use crate::fanout::board::Place;
 use crate::notice::{Subscriber, SubscriberId};
 use crate::settings::Settings;
 use crate::threads::RevertTo;
@@ -139,6 +140,13 @@ pub(crate) struct QueueDone {
     pub answer: Box<dyn FnOnce() + Send>,
 }
 
+/// A turn that another transaction has begun.
+pub(crate) struct BegunTurn {
+    pub accepted: AcceptedTurn,
+    /// Held until the end of the turn is on disk.
+    pub place: Place,
+}
+
 /// A row that is to be run now.
 pub(crate) struct RowStart {
     pub which: Which,
@@ -187,6 +195,8 @@ pub(crate) enum Command {
     Compact {
         reply: Reply<StartAnswer>,
     },
+    /// Another transaction has begun this turn in the lane; it is to be run.
+    RunBegun(Box<BegunTurn>),
     /// A dead worker left this turn; its engine is to be asked.
     Reconcile(Box<UndecidedTurn>),
     Thread(ThreadCommand),

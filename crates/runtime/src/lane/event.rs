@@ -71,6 +71,8 @@ pub enum Event {
         /// The turn.
         turn: TurnId,
     },
+    /// Another transaction has begun a turn in this lane, which is ours: it is run as any other.
+    Given,
     /// The engine has told what became of that turn, or cannot tell.
     Reconciled {
         /// What the lane does when that is recorded.
@@ -247,6 +249,8 @@ pub enum Effect {
     RunHooks,
     /// Run the turn that has begun.
     RunEngine,
+    /// Take over the turn that another transaction has begun.
+    TakeGiven,
     /// Ask the engine what became of the turn that a dead worker left.
     AskEngine,
     /// Give the engine the steer of this request.

@@ -20,6 +20,7 @@ use turnlane_store::turn::AcceptedTurn;
 use super::past::Past;
 use super::rows;
 use crate::ids;
+use crate::runtime_tools::ItemFacts;
 use crate::settings::Settings;
 
 /// The part of a thread's facts that its turns depend on.
@@ -27,19 +28,27 @@ use crate::settings::Settings;
 struct Facts {
     #[serde(default)]
     environments: Option<Vec<ThreadEnvironment>>,
+    #[serde(default, rename = "fanoutItem")]
+    item: Option<ItemFacts>,
 }
 
-/// What the engine gets, but for the history, and how long the turn may take; an error text when
-/// what is stored cannot be read.
-pub(crate) fn from_accepted(
-    accepted: &AcceptedTurn,
-    kind: TurnKind,
-) -> Result<(TurnRequest, Option<Duration>), String> {
+/// A turn that is ready to be run.
+pub(crate) struct ReadyTurn {
+    /// What the engine gets, but for the history.
+    pub request: TurnRequest,
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+    /// The fan-out item that its thread works on.
+    pub item: Option<ItemFacts>,
+}
+
+/// The turn as it is run; an error text when what is stored cannot be read.
+pub(crate) fn from_accepted(accepted: &AcceptedTurn, kind: TurnKind) -> Result<ReadyTurn, String> {
     let params: TurnStartParams = rows::read(&accepted.row.params)?;
     let settings: Settings = rows::read(&accepted.thread.settings)?;
     // A thread of an embedder may have no facts at all.
     let facts: Option<Facts> = rows::read(&accepted.thread.facts)?;
-    let environments = facts.and_then(|facts| facts.environments);
+    let (environments, item) = facts.map_or((None, None), |facts| (facts.environments, facts.item));
     let attempt = accepted.turn.attempt;
     let client_id = if attempt > 1 {
         format!("{}#{attempt}", accepted.row.client_id)
@@ -72,7 +81,11 @@ pub(crate) fn from_accepted(
         runtime_tools: Vec::new(),
         thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
     };
-    Ok((request, timeout.map(Duration::from_millis)))
+    Ok(ReadyTurn {
+        request,
+        timeout: timeout.map(Duration::from_millis),
+        item,
+    })
 }
 
 /// Runs the turn, or says at once why it cannot be run.

@@ -14,6 +14,7 @@
 //! two the lane is in a phase that remembers what it waits for, and requests that cannot be decided
 //! yet are kept and looked at again when the phase ends, before any row of the queue.
 
+mod given;
 mod reconcile;
 mod requests;
 mod work;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use turnlane_store::TurnId;
 
+use self::requests::request_of;
 use super::event::{
     AfterInterrupt, Answer, CancelWhy, Closing, Committed, Effect, EndHow, Event, FailedOp,
     HookVerdict, Look, Now, Op, RequestNo, Steering, StopHow, Tell, UnclaimWhy, Unload, Wake,
@@ -158,6 +160,8 @@ pub struct LaneState {
     stopping: Option<Duration>,
     /// What stops it, and how much time is left; without meaning while nothing does.
     stop: StopWhy,
+    /// A turn that another transaction has begun, to be run when nothing else is under way.
+    given: bool,
     /// A turn that a dead worker left, to be asked about when nothing else is under way.
     undecided: Option<TurnId>,
     /// The lane was loaded for that question alone.
@@ -180,6 +184,7 @@ impl LaneState {
             claim_after: None,
             stopping: None,
             stop: StopWhy::Close,
+            given: false,
             undecided: None,
             leaves: false,
             wake: Wake::default(),
@@ -241,6 +246,7 @@ impl LaneState {
             Event::Committed(committed) => self.committed(now, committed, effects),
             Event::CloseSteer { waiting } => self.close_steer(waiting, effects),
             Event::Ended => self.ended(EndHow::Ended, effects),
+            Event::Given => self.give(effects),
             Event::Undecided { turn } => self.left_undecided(turn, effects),
             Event::Reconciled { then } => self.reconciled(then, effects),
             Event::Tick => self.tick(now, effects),
@@ -450,6 +456,7 @@ impl LaneState {
             effects.push(Effect::GiveSlot);
         }
         match self.undecided.take() {
+            None if std::mem::take(&mut self.given) => self.take_given(effects),
             Some(turn) => self.ask_engine(turn, effects),
             None => self.look_at_kept(now, effects),
         }
@@ -568,31 +575,6 @@ impl LaneState {
             | Phase::Closing(_)
             | Phase::Lost => {}
         }
-    }
-}
-
-/// The request that an event carries, if it is one.
-fn request_of(event: &Event) -> Option<RequestNo> {
-    match event {
-        Event::Interrupt { request, .. } => *request,
-        Event::Start { request, .. }
-        | Event::Steer { request, .. }
-        | Event::Committed(
-            Committed::Steered(request)
-            | Committed::Appended(request)
-            | Committed::Failed(FailedOp::Steer(request) | FailedOp::Append(request)),
-        ) => Some(*request),
-        Event::Looked(_)
-        | Event::Slot
-        | Event::Hooked(_)
-        | Event::Committed(_)
-        | Event::CloseSteer { .. }
-        | Event::Ended
-        | Event::Undecided { .. }
-        | Event::Reconciled { .. }
-        | Event::Tick
-        | Event::Subscribers(_)
-        | Event::Stop(_) => None,
     }
 }
 

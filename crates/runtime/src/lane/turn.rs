@@ -7,6 +7,7 @@
 //! What is told and what is submitted is the actor's business.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use super::items::OpenItems;
 use super::rights::TurnRights;
 use super::rows;
 use crate::ids;
+use crate::runtime_tools::TurnTools;
 
 /// A turn that has begun and is not ended in the store.
 pub(crate) struct RunningTurn {
@@ -63,6 +65,8 @@ pub(crate) struct RunningTurn {
     pub rights: TurnRights,
     /// What waits for somebody.
     pub approvals: Approvals,
+    /// The tools that the runtime offers to it.
+    pub tools: Option<Arc<TurnTools>>,
     /// When it has taken too long.
     pub timeout_at: Option<Instant>,
     /// Whether a foreign engine may have seen it.
@@ -112,6 +116,7 @@ impl RunningTurn {
             close_steer: None,
             rights: TurnRights::of(&accepted),
             approvals: Approvals::default(),
+            tools: None,
             timeout_at: None,
             hand_over: HandOver::NotSent,
             begun_by: BegunBy::ThisWorker,

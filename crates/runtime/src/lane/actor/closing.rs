@@ -29,6 +29,7 @@ impl Actor {
     pub(super) async fn end(&mut self, why: Unload) {
         // First, so that the engine of a lost lane does not go on while the store is waited for.
         self.running = None;
+        self.given = None;
         self.asking = None;
         // Submitted before: whoever waits gets the result, and the lane is nobody's when whoever
         // comes next looks. On a lost lane too, since an add needs no lane of ours: it is stored,
@@ -40,6 +41,7 @@ impl Actor {
         }
         self.leave_undecided();
         self.close_engines().await;
+        self.place = None;
         self.tell_unloaded(why);
         for (op, reply) in std::mem::take(&mut self.closes) {
             let done = op.carry_out(&self.shared, self.thread).await;

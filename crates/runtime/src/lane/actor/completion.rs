@@ -14,6 +14,7 @@ use turnlane_store::turn::{Complete, Keep, PauseChange, PauseWhen, TurnEnd, Wait
 
 use super::Actor;
 use super::results::Done;
+use crate::fanout::board::STOPPED_BY_JOB;
 use crate::ids;
 use crate::lane::event::{AfterInterrupt, CancelWhy, EndHow};
 use crate::lane::fate::{self, Ended, HandOver, WorkerStop};
@@ -215,6 +216,15 @@ fn outcome_of(running: &mut RunningTurn, how: EndHow) -> TurnOutcome {
     };
     if running.cancelled.is_some() && outcome.status == OutcomeStatus::Failed {
         outcome.status = OutcomeStatus::Interrupted;
+    }
+    let by_job = running.stopped_by.as_deref() == Some(STOPPED_BY_JOB);
+    if by_job && outcome.status == OutcomeStatus::Interrupted && outcome.error.is_none() {
+        // Told apart from a person's interrupt, also by a worker that settles the item after a crash.
+        outcome.error = Some(TurnError::new(
+            "stopped with its fan-out job",
+            CodexErrorInfo::Other,
+            ErrorKind::Stopped,
+        ));
     }
     if running.cancelled == Some(CancelWhy::Timeout) && outcome.status != OutcomeStatus::Completed {
         outcome.error = Some(TurnError::new(

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use turnlane_engine::{CancelReason, NoHooks, Steer, Steering as Answered, TurnOutcome};
+use turnlane_engine::{CancelReason, Steer, Steering as Answered, TurnOutcome};
 use turnlane_protocol::input::UserInput;
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_store::crash;
@@ -68,6 +68,7 @@ impl Actor {
             }
             Effect::RunHooks => self.run_hooks(),
             Effect::RunEngine => self.run_engine(),
+            Effect::TakeGiven => self.take_given(),
             Effect::AskEngine => self.ask_engine(),
             Effect::HandSteer(request) => self.hand_steer(request),
             Effect::CloseSteer(closing) => self.close_steer(closing),
@@ -122,7 +123,7 @@ impl Actor {
     }
 
     /// Reads the history while the acceptance is being committed.
-    fn read_history(&mut self) {
+    pub(super) fn read_history(&mut self) {
         self.history = Some(self.known.read(&self.shared.store, self.thread));
     }
 
@@ -452,12 +453,16 @@ impl Actor {
         let (Some(accepted), Some(history)) = (self.began.take(), self.history.take()) else {
             return;
         };
-        let (sink, control, end) = turnlane_engine::channel(Arc::new(NoHooks));
+        let (sink, control, end) = turnlane_engine::channel(self.hooks_of_turn());
         let engine = self.shared.engines.get(&accepted.thread.engine).cloned();
-        let request = request::from_accepted(&accepted, self.turn_kind);
-        let timeout = request.as_ref().ok().and_then(|(_, timeout)| *timeout);
+        let mut request = request::from_accepted(&accepted, self.turn_kind);
+        let timeout = request.as_ref().ok().and_then(|ready| ready.timeout);
         let timeout = timeout.or(self.shared.options.turn_timeout);
-        let request = request.map(|(request, _)| request);
+        let tools = request.as_mut().ok().and_then(|ready| {
+            let (name, item) = (&accepted.thread.engine, ready.item.take());
+            self.shared.tools.equip(&mut ready.request, name, item)
+        });
+        let request = request.map(|ready| ready.request);
         let model = request.as_ref().ok();
         let model = model.map(|request| request.settings.model.clone());
         let taken = Taken::of(&accepted);
@@ -468,6 +473,7 @@ impl Actor {
         });
         let mut running = RunningTurn::new(*accepted, Some(end), task.abort_handle());
         running.model = model.unwrap_or_default();
+        running.tools = tools;
         if self.shared.options.turns == CallerRights::Confined {
             running.rights.caller = CallerRights::Confined;
         }

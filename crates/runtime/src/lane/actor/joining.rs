@@ -158,6 +158,7 @@ impl Actor {
         let holds = self.holds_for_joiner(cut.seq, &missed.notices);
         missed.notices.extend(holds);
         let open: Vec<_> = cut.open.into_iter().map(|(_, item)| item).collect();
+        self.note_source(&read.thread.source);
         reply.send(Ok(Box::new(Snapshot {
             epoch: self.subscribers.epoch().to_owned(),
             seq: cut.seq,

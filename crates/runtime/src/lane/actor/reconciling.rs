@@ -103,7 +103,7 @@ impl Actor {
         self.saw(accepted.lane.clone());
         let engine = self.shared.engines.get(&accepted.thread.engine).cloned();
         let kind = reconcile::kind(&accepted);
-        let request = request::from_accepted(&accepted, kind).map(|(request, _)| request);
+        let request = request::from_accepted(&accepted, kind).map(|ready| ready.request);
         let model = request.as_ref().ok();
         let model = model.map(|request| request.settings.model.clone());
         self.turn_kind = kind;

@@ -185,8 +185,13 @@ impl Actor {
         }
     }
 
-    fn begun(&mut self, request: Option<RequestNo>, accepted: Box<AcceptedTurn>) -> Committed {
+    pub(super) fn begun(
+        &mut self,
+        request: Option<RequestNo>,
+        accepted: Box<AcceptedTurn>,
+    ) -> Committed {
         crash::point("accept:after-commit");
+        self.note_source(&accepted.thread.source);
         if let Some(request) = request {
             self.keep_result(request, Ok(StartAnswer::from(accepted.as_ref())));
         }

@@ -7,8 +7,7 @@
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use turnlane_engine::{
-    ApprovalRequest, Decided, Event as Happened, Fenced, HookPhase, Reply, Said, ToolAnswer,
-    TurnOutcome,
+    ApprovalRequest, Decided, Event as Happened, Fenced, HookPhase, Reply, Said, TurnOutcome,
 };
 use turnlane_protocol::approval::{Decision, OfferedDecision};
 use turnlane_protocol::ids::{ItemId, ThreadId, TurnId};
@@ -73,14 +72,7 @@ impl Actor {
                 let waiting = running.end.as_ref().map_or(0, |end| end.steer.waiting());
                 self.events.push_back(Event::CloseSteer { waiting });
             }
-            Said::CallTool { call, reply } => {
-                // No turn is offered a tool of the runtime yet, so this one was made up.
-                let _ = reply.send(ToolAnswer {
-                    text: format!("there is no tool {}", call.tool),
-                    success: false,
-                    end_turn: false,
-                });
-            }
+            Said::CallTool { call, reply } => self.call_tool(call, reply),
             Said::Ended(outcome) => self.engine_ended(*outcome),
         }
     }

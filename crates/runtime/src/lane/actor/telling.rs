@@ -39,7 +39,14 @@ impl Actor {
 
     /// Tells everybody, subscribed or not.
     pub(super) fn tell_all(&mut self, said: ServerNotification) {
-        self.tell_everybody(NoticeBody::Said(Box::new(said)));
+        let body = NoticeBody::Said(Box::new(said));
+        if self.is_item {
+            // Thousands of items would drown what clients want to know of other threads.
+            self.shared.board.count_notice();
+            self.tell(body);
+        } else {
+            self.tell_everybody(body);
+        }
     }
 
     /// Tells everybody, subscribed or not, what has no notification of its own.
@@ -181,6 +188,8 @@ impl Actor {
         let Some(ended) = self.ended.take() else {
             return;
         };
+        // The runner settles the item by what is on disk now.
+        self.place = None;
         let EndedTurn { turn, model } = *ended;
         if let Some(used) = turn.usage.and_then(|usage| usage.turn) {
             self.shared.tokens.add(&model, used);

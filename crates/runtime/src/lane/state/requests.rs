@@ -5,9 +5,10 @@
 //! it is not known what is being taken.
 
 use super::super::event::{
-    AfterInterrupt, Answer, Effect, Event, Now, Op, RequestNo, StartHow, Steering,
+    AfterInterrupt, Answer, Committed, Effect, Event, FailedOp, Now, Op, RequestNo, StartHow,
+    Steering,
 };
-use super::{KEPT_MAX, Kept, LaneState, Phase, Stop, StopWhy, Take, request_of};
+use super::{KEPT_MAX, Kept, LaneState, Phase, Stop, StopWhy, Take};
 use turnlane_store::TurnId;
 
 impl LaneState {
@@ -167,5 +168,31 @@ impl LaneState {
         for kept in std::mem::take(&mut self.kept) {
             self.handle(now, kept.event, effects);
         }
+    }
+}
+
+/// The request that an event carries, if it is one.
+pub(super) fn request_of(event: &Event) -> Option<RequestNo> {
+    match event {
+        Event::Interrupt { request, .. } => *request,
+        Event::Start { request, .. }
+        | Event::Steer { request, .. }
+        | Event::Committed(
+            Committed::Steered(request)
+            | Committed::Appended(request)
+            | Committed::Failed(FailedOp::Steer(request) | FailedOp::Append(request)),
+        ) => Some(*request),
+        Event::Looked(_)
+        | Event::Slot
+        | Event::Hooked(_)
+        | Event::Committed(_)
+        | Event::CloseSteer { .. }
+        | Event::Ended
+        | Event::Given
+        | Event::Undecided { .. }
+        | Event::Reconciled { .. }
+        | Event::Tick
+        | Event::Subscribers(_)
+        | Event::Stop(_) => None,
     }
 }

@@ -1,0 +1,33 @@
+//! Fan-out jobs: one template over many rows, one agent thread per row, one result per row.
+//!
+//! The invariant here: a job is rows in the store and nothing else; any worker that has the store open
+//! can continue it. The pure parts decide (`row`, `template`, `prompt`, `ids`, `schema`, `input`), the
+//! others carry out what they decide.
+
+pub(crate) mod board;
+pub(crate) mod gate;
+pub mod ids;
+pub mod jobs;
+pub(crate) mod plan;
+pub mod prompt;
+pub(crate) mod report;
+pub mod row;
+pub(crate) mod rules;
+pub(crate) mod runner;
+pub mod schema;
+pub mod template;
+
+use std::sync::Arc;
+
+use crate::lanes::Lanes;
+use crate::runtime_tools::Tool;
+use crate::shared::Shared;
+
+/// The tools that turns are offered.
+pub(crate) fn tools(shared: &Arc<Shared>, _lanes: &Arc<Lanes>) -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(report::ReportTool {
+        store: Arc::clone(&shared.store),
+        board: Arc::clone(&shared.board),
+        clock: Arc::clone(&shared.clock),
+    })]
+}

@@ -1,0 +1,316 @@
+//! Changes of a job's state: start, pause, resume, cancel, retry, delete.
+//!
+//! The invariant here: a change is made on the version that was read, and tried again when another
+//! change came between, so that no change is lost and none is made twice.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use turnlane_store::fanout::{
+    ChangedJob, DeletedJob, ItemState, JobChange, JobNo, JobOwner, JobRow, JobState, JobTo,
+    RetryItems, RetryWhich,
+};
+use turnlane_store::{StoreError, ThreadId};
+
+use super::spec::{JobLimits, JobOptions, KeepThreads, Owner};
+use super::{Job, JobError, JobEvent, Jobs};
+use crate::fanout::template::Template;
+use crate::lane::rows;
+
+/// The most changes of others that one change of ours waits for.
+const TRIES_MAX: u32 = 100;
+
+/// How a job is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseJob {
+    /// Running items finish.
+    Drain,
+    /// Running items are interrupted after a while; none: after the job's own grace.
+    Now {
+        /// The time until then.
+        grace: Option<Duration>,
+    },
+}
+
+/// Which ended items run again.
+#[derive(Clone, Debug, Default)]
+pub struct RetryJob {
+    /// Those in one of these states: failed, cancelled.
+    pub states: Vec<ItemState>,
+    /// Those with these ids.
+    pub item_ids: Vec<String>,
+    /// A new template for them and for rows that have not run.
+    pub instruction: Option<String>,
+}
+
+impl Jobs {
+    /// Starts a job that is ready. A job that runs already is left as it is.
+    pub async fn start(&self, job: &str) -> Result<Job, JobError> {
+        let row = self.find(job).await?;
+        let row = match row.state {
+            JobState::Ready => self.run(row).await?,
+            JobState::Running => row,
+            other => return Err(JobError::WrongState(other)),
+        };
+        self.adopt(row.no);
+        self.show(row).await
+    }
+
+    /// Goes on with a job that is paused, or whose owner is gone, for this owner. A job that runs is
+    /// left as it is; one that is ready is started.
+    pub async fn resume(&self, job: &str, owner: Owner) -> Result<Job, JobError> {
+        let row = self.find(job).await?;
+        let owner = self.owner(owner);
+        let row = match row.state {
+            JobState::Ready | JobState::Paused => self.run_for(row, owner).await?,
+            JobState::Running if self.is_orphaned(&row).await? => self.run_for(row, owner).await?,
+            JobState::Running => row,
+            other => return Err(JobError::WrongState(other)),
+        };
+        self.board().gates.release(row.no);
+        self.board().keep_job(row.no);
+        self.adopt(row.no);
+        self.show(row).await
+    }
+
+    fn owner(&self, owner: Owner) -> (JobOwner, Option<turnlane_store::WorkerId>) {
+        let me = Some(self.store().worker());
+        match owner {
+            Owner::Detached => (JobOwner::Detached, None),
+            Owner::Connection => (JobOwner::Connection, me),
+            Owner::Turn { .. } => (JobOwner::Turn, me),
+        }
+    }
+
+    async fn run(&self, row: JobRow) -> Result<JobRow, JobError> {
+        let owner = match row.made.owner {
+            JobOwner::Detached => (JobOwner::Detached, None),
+            other => (other, Some(self.store().worker())),
+        };
+        self.run_for(row, owner).await
+    }
+
+    async fn run_for(
+        &self,
+        row: JobRow,
+        (owner, owner_worker): (JobOwner, Option<turnlane_store::WorkerId>),
+    ) -> Result<JobRow, JobError> {
+        let to = JobTo::Running {
+            owner,
+            owner_worker,
+        };
+        let allowed = [JobState::Ready, JobState::Paused, JobState::Running];
+        self.change(row, &to, &allowed).await
+    }
+
+    /// Pauses a job: nothing more is claimed. A job that is paused already may still be asked to stop
+    /// its items now.
+    pub async fn pause(&self, job: &str, how: PauseJob) -> Result<Job, JobError> {
+        let row = self.find(job).await?;
+        let limits: JobLimits = rows::read(&row.made.limits).unwrap_or_default();
+        let to = JobTo::Paused {
+            reason: "user".to_owned(),
+            message: None,
+            resume_ms: None,
+        };
+        let row = match row.state {
+            JobState::Paused => row,
+            _ => self.change(row, &to, &[JobState::Running]).await?,
+        };
+        if let PauseJob::Now { grace } = how {
+            let grace = grace.unwrap_or(Duration::from_millis(limits.grace_ms));
+            self.board().stop_job_at(row.no, Instant::now() + grace);
+        }
+        self.board().look_at(row.no);
+        self.show(row).await
+    }
+
+    /// Pauses a job whose owner is gone and stops its items at once.
+    pub(crate) async fn orphan(&self, job: JobNo) -> Result<(), JobError> {
+        let Some(row) = self
+            .store()
+            .job(turnlane_store::fanout::JobKey::No(job))
+            .await?
+        else {
+            return Ok(());
+        };
+        if row.state == JobState::Running {
+            let to = JobTo::Paused {
+                reason: "orphaned".to_owned(),
+                message: Some("the turn that called for the job was interrupted".to_owned()),
+                resume_ms: None,
+            };
+            self.change(row, &to, &[JobState::Running]).await?;
+        }
+        self.board().stop_job_at(job, Instant::now());
+        self.board().look_at(job);
+        Ok(())
+    }
+
+    /// Cancels a job: nothing more is claimed, running items are interrupted after the job's grace.
+    pub async fn cancel(&self, job: &str) -> Result<Job, JobError> {
+        let row = self.find(job).await?;
+        let row = match row.state {
+            JobState::Cancelling | JobState::Cancelled => row,
+            state if state.is_terminal() => return Err(JobError::WrongState(state)),
+            _ => {
+                let to = JobTo::Cancelling { message: None };
+                let allowed = [
+                    JobState::Importing,
+                    JobState::Ready,
+                    JobState::Running,
+                    JobState::Paused,
+                ];
+                let row = self.change(row, &to, &allowed).await?;
+                // The runner writes the export and tells the end, also where nothing runs.
+                self.adopt(row.no);
+                row
+            }
+        };
+        self.show(row).await
+    }
+
+    /// Makes failed or cancelled items pending again; how many there were.
+    pub async fn retry(&self, job: &str, retry: RetryJob) -> Result<(Job, i64), JobError> {
+        let row = self.find(job).await?;
+        if let Some(instruction) = &retry.instruction {
+            self.check_template(&row, instruction)?;
+        }
+        if matches!(
+            row.state,
+            JobState::Importing | JobState::Ready | JobState::Cancelling
+        ) || row.fingerprint.is_none()
+        {
+            return Err(JobError::WrongState(row.state));
+        }
+        let failed = retry.states.contains(&ItemState::Failed);
+        let cancelled = retry.states.contains(&ItemState::Cancelled);
+        let which = match (retry.item_ids.is_empty(), failed, cancelled) {
+            (false, _, _) => RetryWhich::Items(retry.item_ids),
+            (true, true, true) => RetryWhich::FailedOrCancelled,
+            (true, false, true) => RetryWhich::Cancelled,
+            (true, _, false) => RetryWhich::Failed,
+        };
+        let retried = self
+            .store()
+            .retry_items(RetryItems {
+                job: row.no,
+                which,
+                instruction: retry.instruction,
+                at_ms: self.now_ms(),
+            })
+            .await?;
+        let mut row = retried.job;
+        if retried.retried > 0 && row.state == JobState::Running {
+            // A job that has ended belongs to whoever retries it.
+            row = self.run(row).await?;
+            self.adopt(row.no);
+        }
+        Ok((self.show(row).await?, retried.retried))
+    }
+
+    fn check_template(&self, row: &JobRow, instruction: &str) -> Result<(), JobError> {
+        use crate::fanout::row::Columns;
+        use crate::fanout::template::Missing;
+        let bad = |error: String| JobError::BadTemplate(error);
+        let options: JobOptions = rows::read(&row.made.options).map_err(bad)?;
+        let missing = if options.allow_missing {
+            Missing::Allowed
+        } else {
+            Missing::Refused
+        };
+        let columns = Columns::from_stored(&row.columns).map_err(|error| bad(error.to_string()))?;
+        Template::parse(instruction)
+            .and_then(|template| template.check(&columns, missing))
+            .map_err(|error| bad(error.to_string()))
+    }
+
+    /// Deletes a job with its items and results, and its threads unless the job keeps all of them. A
+    /// deletion that is cut off goes on when it is asked for again.
+    pub async fn delete(&self, job: &str) -> Result<(), JobError> {
+        let row = self.find(job).await?;
+        self.delete_rows(&row, keeps_all_threads(&row)).await
+    }
+
+    /// Deletes a job in pieces.
+    pub(crate) async fn delete_rows(&self, row: &JobRow, keeps: bool) -> Result<(), JobError> {
+        loop {
+            let deleted = self.store().delete_job(row.no).await?;
+            let (threads, done) = match deleted {
+                DeletedJob::More(threads) => (threads, false),
+                DeletedJob::Done(threads) => (threads, true),
+                DeletedJob::WrongState(state) => return Err(JobError::WrongState(state)),
+            };
+            if !keeps {
+                self.delete_threads(threads).await?;
+            }
+            if done {
+                self.board().leave(row.no);
+                self.board().look_at(row.no);
+                let id = row.made.id.clone();
+                self.board().tell_job(JobEvent::Deleted { id });
+                return Ok(());
+            }
+        }
+    }
+
+    async fn delete_threads(&self, threads: Vec<ThreadId>) -> Result<(), JobError> {
+        for thread in threads {
+            if self.lanes.is_loaded(thread) {
+                continue;
+            }
+            match self.store().delete_thread(thread).await {
+                Ok(()) | Err(StoreError::ThreadNotFound(_)) => {}
+                Err(error) if is_busy(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a job that is in one of these states, however often others change it meanwhile.
+    pub(super) async fn change(
+        &self,
+        row: JobRow,
+        to: &JobTo,
+        allowed: &[JobState],
+    ) -> Result<JobRow, JobError> {
+        let mut row = row;
+        for _ in 0..TRIES_MAX {
+            if !allowed.contains(&row.state) {
+                return Err(JobError::WrongState(row.state));
+            }
+            let changed = self
+                .store()
+                .change_job(JobChange {
+                    job: row.no,
+                    version: row.version,
+                    to: to.clone(),
+                    at_ms: self.now_ms(),
+                })
+                .await?;
+            match changed {
+                ChangedJob::Changed(row) => {
+                    self.tell_changed(&row);
+                    return Ok(*row);
+                }
+                ChangedJob::Unchanged(other) => row = *other,
+            }
+        }
+        Err(JobError::Runtime(crate::error::Error::Overloaded))
+    }
+}
+
+/// Returns true if the threads of a job outlive it.
+pub(crate) fn keeps_all_threads(row: &JobRow) -> bool {
+    let options: JobOptions = rows::read(&row.made.options).unwrap_or_default();
+    options.keep_threads.unwrap_or(KeepThreads::All) == KeepThreads::All
+}
+
+/// Returns true if a thread cannot be deleted because it is in use.
+fn is_busy(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Busy(_) | StoreError::OwnedElsewhere { .. } | StoreError::Fenced
+    )
+}
