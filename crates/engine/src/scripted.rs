@@ -23,6 +23,7 @@ mod patch;
 mod play;
 mod read;
 mod real;
+mod runtime_tool;
 mod script;
 mod stage;
 mod tools;
@@ -36,7 +37,7 @@ use turnlane_protocol::ids::ThreadId;
 pub use gates::Gates;
 pub use script::{AbortSteps, DEMO, Script};
 
-use self::entries::{Scribe, ScriptPosition, cut_at, last_said, turns_in, words};
+use self::entries::{Scribe, ScriptPosition, cut_at, first_said, last_said, turns_in, words};
 use self::play::{Part, Player};
 use self::real::{Processes, RealTools};
 use self::script::Rule;
@@ -166,6 +167,7 @@ impl Engine for Scripted {
             gates: self.gates.clone(),
             open_call: None,
             diff: String::new(),
+            first_heard: first_said(&request),
             heard,
             place,
             last_message: None,

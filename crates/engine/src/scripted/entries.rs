@@ -164,6 +164,15 @@ pub(super) fn last_said(request: &TurnRequest) -> String {
     unrecorded.or_else(recorded).unwrap_or_default()
 }
 
+/// The first words of the user in the history; empty where there is none.
+pub(super) fn first_said(request: &TurnRequest) -> String {
+    let mut entries = request.history.iter();
+    let entry = entries.find(|entry| entry.kind == EntryKind::User);
+    let items = entry.and_then(|entry| serde_json::from_str::<Value>(&entry.items).ok());
+    let text = items.and_then(|items| items[0]["content"][0]["text"].as_str().map(str::to_owned));
+    text.unwrap_or_default()
+}
+
 /// How many turns a history holds, compactions not counted.
 pub(super) fn turns_in(history: &[Entry]) -> u64 {
     let mut turns = 0;

@@ -84,6 +84,8 @@ pub(super) struct Player {
     pub(super) diff: String,
     /// What `{input}` stands for: what was said last.
     pub(super) heard: String,
+    /// What was said first in the thread.
+    pub(super) first_heard: String,
     /// The step that is played; a turn that continues this one goes on here.
     pub(super) place: ScriptPosition,
     pub(super) last_message: Option<String>,
@@ -197,6 +199,7 @@ impl Player {
                 let tool = Tool::Patch(patch.clone());
                 self.call(&tool, Consent::NotNeeded).await.map(drop)
             }
+            Step::Call(call) => self.call_runtime(call).await,
             Step::Approve(approve) => self.approve(approve).await,
             Step::Plan(plan) => {
                 let plan = plan.clone();

@@ -15,8 +15,8 @@ use turnlane_protocol::usage::TokenCounts;
 use super::node::{Fields, Node};
 use super::patch;
 use super::script::{
-    AbortSteps, Approve, Await, Awaited, Effect, End, Exec, Failure, Patch, Rule, Say, Script,
-    Step, Tool,
+    AbortSteps, Approve, Await, Awaited, Effect, End, Exec, Failure, Patch, Rule, RuntimeCall, Say,
+    Script, Step, Tool,
 };
 use crate::error::Error;
 use crate::limits::kind_of;
@@ -77,6 +77,7 @@ fn step(node: &Node, aborts: AbortSteps) -> Result<Step, Error> {
             &node.fields(&["cmd", "output", "exit", "ms", "real"])?,
         )?),
         "patch" => Step::Patch(patch_step(&node.fields(&["input", "ms", "real"])?)?),
+        "call" => Step::Call(runtime_call(node)?),
         "approve" => Step::Approve(approve(node, aborts)?),
         "plan" => Step::Plan(plan(node)?),
         "usage" => Step::Usage(usage(node)?),
@@ -84,7 +85,8 @@ fn step(node: &Node, aborts: AbortSteps) -> Result<Step, Error> {
         "error" => Step::Error(failure(node)?),
         "end" => Step::End(end(node, aborts)?),
         _ => {
-            let known = "reasoning, say, exec, patch, approve, plan, usage, await, error or end";
+            let known =
+                "reasoning, say, exec, patch, call, approve, plan, usage, await, error or end";
             return Err(node.bad(format!("unknown step, expected {known}")));
         }
     })
@@ -154,6 +156,14 @@ fn effect(fields: &Fields<'_>) -> Result<Effect, Error> {
     Ok(match fields.get("real") {
         Some(node) if node.boolean()? => Effect::Real,
         Some(_) | None => Effect::Told,
+    })
+}
+
+fn runtime_call(node: &Node) -> Result<RuntimeCall, Error> {
+    let fields = node.fields(&["tool", "arguments"])?;
+    Ok(RuntimeCall {
+        name: fields.need("tool")?.text()?.to_owned(),
+        arguments: fields.text("arguments")?.unwrap_or_else(|| "{}".to_owned()),
     })
 }
 

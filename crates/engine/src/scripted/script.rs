@@ -75,6 +75,7 @@ pub(super) enum Step {
     Say(Say),
     Exec(Exec),
     Patch(Patch),
+    Call(RuntimeCall),
     Approve(Approve),
     Plan(Vec<PlanStep>),
     Usage(TokenCounts),
@@ -100,6 +101,14 @@ pub(super) struct Exec {
     pub(super) exit: i32,
     pub(super) time: Duration,
     pub(super) effect: Effect,
+}
+
+/// A call of a tool that the runtime offers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RuntimeCall {
+    pub(super) name: String,
+    /// JSON text, with `{line:PREFIX}` for the rest of a line of the input.
+    pub(super) arguments: String,
 }
 
 /// Whether something really happens.

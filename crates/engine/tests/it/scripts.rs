@@ -18,7 +18,7 @@ const COMPLAINTS: &[(&str, usize, &str)] = &[
     (
         "sya: x",
         12,
-        ".sya: unknown step, expected reasoning, say, exec, patch, approve, plan, usage, await, error or end",
+        ".sya: unknown step, expected reasoning, say, exec, patch, call, approve, plan, usage, await, error or end",
     ),
     (
         "say: {text: x, chunks: 3}",

@@ -8,6 +8,7 @@ mod crash;
 mod drain;
 mod dropped;
 mod ephemeral;
+mod fanout;
 mod foreign;
 mod held;
 mod idle;
