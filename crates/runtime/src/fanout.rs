@@ -5,10 +5,14 @@
 //! others carry out what they decide.
 
 pub(crate) mod board;
+pub mod export;
 pub(crate) mod gate;
 pub mod ids;
+pub mod import;
+pub mod input;
 pub mod jobs;
 pub(crate) mod plan;
+pub mod preview;
 pub mod prompt;
 pub(crate) mod report;
 pub mod row;

@@ -129,13 +129,22 @@ impl DuplicateId {
 pub type KnownIds = HashMap<String, Option<i64>>;
 
 /// Gives ids to rows, batch by batch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct IdAssigner {
+    mode: OnDuplicate,
     /// For a base id the next suffix that may be free: all lower ones are used.
     hints: HashMap<String, u64>,
 }
 
 impl IdAssigner {
+    /// Treats equal ids in this way.
+    pub fn new(mode: OnDuplicate) -> Self {
+        Self {
+            mode,
+            hints: HashMap::new(),
+        }
+    }
+
     /// The ids that an assignment of these rows will ask for first.
     pub fn first_questions(&self, rows: &[RowToName<'_>]) -> Vec<String> {
         let mut bases: HashMap<String, u64> = HashMap::with_capacity(rows.len());
@@ -145,7 +154,8 @@ impl IdAssigner {
         let mut questions = Vec::with_capacity(bases.len());
         for (base, rows) in bases {
             // A base that occurs twice, or that was suffixed before, will need suffixes.
-            if rows > 1 || self.hints.contains_key(&base) {
+            let needs_suffix = rows > 1 || self.hints.contains_key(&base);
+            if needs_suffix && self.mode != OnDuplicate::Error {
                 let next = self.hints.get(&base).copied().unwrap_or(2);
                 questions.extend((next..next + rows).map(|number| suffixed(&base, number)));
             }
@@ -154,7 +164,8 @@ impl IdAssigner {
         questions
     }
 
-    /// Gives each row an id that no row before it has: the wanted one, or the next free suffix.
+    /// Gives each row an id that no row before it has: the wanted one, or the next free suffix. Where
+    /// equal ids are an error, a duplicate keeps the wanted id and is only named.
     ///
     /// Returns the ids it has to know about as an error where `known` does not suffice. The caller adds
     /// the answers and calls again; nothing was changed.
@@ -173,22 +184,25 @@ impl IdAssigner {
             if waiting.contains(&base) {
                 continue;
             }
-            let owner = match in_batch.get(&base) {
-                Some(seq) => Some(*seq),
-                None => match known.get(&base) {
-                    Some(owner) => *owner,
-                    None => {
-                        questions.push(base.clone());
-                        waiting.insert(base);
-                        continue;
-                    }
-                },
+            let owner = in_batch.get(&base).map(|seq| Some(*seq));
+            let Some(owner) = owner.or_else(|| known.get(&base).copied()) else {
+                questions.push(base.clone());
+                waiting.insert(base);
+                continue;
             };
             let Some(of_seq) = owner else {
                 in_batch.insert(base.clone(), row.seq);
                 names.push(name(row, base, None));
                 continue;
             };
+            if self.mode == OnDuplicate::Error {
+                let duplicate = DuplicateId {
+                    id: base.clone(),
+                    of_seq,
+                };
+                names.push(name(row, base, Some(duplicate)));
+                continue;
+            }
             let hint = hints.get(&base).or_else(|| self.hints.get(&base));
             let mut number = hint.copied().unwrap_or(2);
             let free = loop {
@@ -255,7 +269,7 @@ mod tests {
     impl Table {
         fn new() -> Self {
             Self {
-                assigner: IdAssigner::default(),
+                assigner: IdAssigner::new(OnDuplicate::Suffix),
                 used: HashMap::new(),
                 questions: 0,
             }
@@ -355,7 +369,9 @@ mod tests {
         });
         let known = [("x", None), ("x-2", None), ("x-3", None)];
         let known = known.map(|(id, owner)| (id.to_owned(), owner)).into();
-        let names = IdAssigner::default().assign(&rows, &known).unwrap();
+        let names = IdAssigner::new(OnDuplicate::Skip)
+            .assign(&rows, &known)
+            .unwrap();
         let duplicate = names[1].duplicate.clone().unwrap();
         assert_eq!((duplicate.of_seq, duplicate.id.as_str()), (3, "x"));
         assert_eq!(duplicate.skip_error().kind, "duplicate_id");

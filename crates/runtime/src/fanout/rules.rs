@@ -11,7 +11,9 @@ mod ends;
 mod pace;
 
 pub(crate) use ends::{
-    Consequence, Decision, EndedAttempt, Harvest, Pause, REPORT_MISSING, RepairCause, decide,
-    schema_error,
+    Consequence, Decision, EndedAttempt, Harvest, Pause, RepairCause, decide, schema_error,
 };
 pub(crate) use pace::{Pace, UsageWindow, breaker, claimable};
+
+#[cfg(test)]
+mod tests;

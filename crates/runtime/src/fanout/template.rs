@@ -151,11 +151,11 @@ impl Template {
 ///
 /// `longest` bounds the search for the end of a name, so that a text of open braces costs no more than
 /// its length times that of the longest name.
-fn next_piece<'a>(
-    text: &'a str,
+fn next_piece(
+    text: &str,
     longest: usize,
     is_column: impl Fn(&str) -> bool,
-) -> Option<(Piece<'a>, &'a str)> {
+) -> Option<(Piece<'_>, &str)> {
     let first = text.bytes().next()?;
     if !matches!(first, b'{' | b'}') {
         let end = text.find(['{', '}']).unwrap_or(text.len());

@@ -1,4 +1,7 @@
 //! Fan-out jobs: claimed, run, settled, stopped and recovered, with an engine that plays scripts.
 
+mod recovery;
 mod reports;
+mod scheduling;
+mod stopping;
 mod support;

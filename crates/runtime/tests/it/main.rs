@@ -9,6 +9,7 @@ mod drain;
 mod dropped;
 mod ephemeral;
 mod fanout;
+mod fanout_files;
 mod foreign;
 mod held;
 mod idle;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use turnlane_protocol::ids::{ThreadId, TurnId};
 use turnlane_store::fanout::JobState;
 
+use crate::fanout::ids::OnDuplicate;
 use crate::fanout::prompt::ResultChannel;
 use crate::settings::Settings;
 
@@ -311,19 +312,6 @@ impl Default for JobOptions {
     }
 }
 
-/// What becomes of a row whose id another row has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum OnDuplicate {
-    /// The import is refused.
-    #[default]
-    Error,
-    /// It is skipped, under the id with a suffix.
-    Skip,
-    /// It gets an id with a suffix.
-    Suffix,
-}
-
 /// What becomes of an item whose worker died after the first output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -367,6 +355,7 @@ pub struct ItemSettings {
     /// The engine.
     pub engine: String,
     /// The settings.
+    #[serde(flatten)]
     pub thread: Settings,
 }
 

@@ -8,6 +8,7 @@
 //! it may do, `step` does it, `tables` holds the contract's tables cell by cell.
 
 mod enumerate;
+mod given;
 mod moves;
 mod random;
 mod rules;

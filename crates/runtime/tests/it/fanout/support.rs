@@ -10,10 +10,10 @@ use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::input::UserInput;
 use turnlane_runtime::fanout::jobs::{Job, JobSpec, Jobs};
 use turnlane_runtime::store::fanout::{
-    FanoutItem, ImportBatch, ImportProgress, ImportedBatch, ItemDetail, ItemState, JobKey, JobRow,
+    FanoutItem, ImportBatch, ImportProgress, ImportedBatch, ItemDetail, ItemState, JobRow,
     JobState, NewItemRow, SealJob,
 };
-use turnlane_runtime::{Handle, Options, Runtime};
+use turnlane_runtime::{Handle, Options};
 use turnlane_store::{Json, Store};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
@@ -28,10 +28,47 @@ fallback:
       arguments: '{"job_id":"{line:Job ID: }","item_id":"{line:Item ID: }","result":{"ok":true}}'
 "#;
 
+/// A step that calls the report tool with these arguments.
+pub(crate) fn call_step(arguments: &str) -> String {
+    format!("{{call: {{tool: report_agent_job_result, arguments: '{arguments}'}}}}")
+}
+
+/// A step that reports this result.
+pub(crate) fn report_step(result: &str) -> String {
+    let ids = r#""job_id":"{line:Job ID: }","item_id":"{line:Item ID: }""#;
+    call_step(&format!(r#"{{{ids},"result":{result}}}"#))
+}
+
+/// A script whose turns are these, and report at once otherwise.
+pub(crate) fn reporting(turns: &str) -> String {
+    let report = report_step(r#"{"ok":true}"#);
+    format!("version: 1\nturns:\n{turns}\nfallback: [{report}]\n")
+}
+
 /// An engine that plays a script and remembers what it was asked.
 pub(crate) struct Recorder {
     inner: turnlane_engine::scripted::Scripted,
     asked: Arc<Mutex<Vec<String>>>,
+    store: Arc<Mutex<Option<Arc<dyn Store>>>>,
+    unstored: Arc<Mutex<usize>>,
+}
+
+impl Recorder {
+    /// Counts a turn that the store does not have with its message.
+    fn look_for(&self, request: &TurnRequest) -> BoxFuture<'static, ()> {
+        let store = self.store.lock().unwrap().clone();
+        let unstored = Arc::clone(&self.unstored);
+        let (thread, turn) = (request.thread_id.as_uuid(), request.turn_id.as_uuid());
+        let item = request.item_id.as_ref().map(ToString::to_string);
+        Box::pin(async move {
+            let Some(store) = store else { return };
+            let turn = store.turn(thread.into(), turn.into()).await.unwrap();
+            let item = store.item(thread.into(), item.unwrap_or_default());
+            if turn.is_none() || item.await.unwrap().is_none() {
+                *unstored.lock().unwrap() += 1;
+            }
+        })
+    }
 }
 
 impl Engine for Recorder {
@@ -58,7 +95,12 @@ impl Engine for Recorder {
             _ => None,
         });
         self.asked.lock().unwrap().push(text.unwrap_or_default());
-        self.inner.run_turn(request, events, control)
+        let look = self.look_for(&request);
+        let turn = self.inner.run_turn(request, events, control);
+        Box::pin(async move {
+            look.await;
+            turn.await
+        })
     }
 
     fn close(&self, thread: ThreadId) -> BoxFuture<'_, ()> {
@@ -71,6 +113,7 @@ pub(crate) struct Floor {
     pub(crate) world: World,
     pub(crate) jobs: Jobs,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    unstored: Arc<Mutex<usize>>,
 }
 
 impl Floor {
@@ -82,12 +125,17 @@ impl Floor {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let inner = scripted(script, &home.clock);
         let gates = inner.gates();
+        let (store, unstored) = (Arc::default(), Arc::default());
         let engine = Recorder {
             inner,
             asked: Arc::clone(&asked),
+            store: Arc::clone(&store),
+            unstored: Arc::clone(&unstored),
         };
         let world = home.start_engine(Arc::new(engine), options).await;
+        *store.lock().unwrap() = Some(Arc::clone(world.handle.store()));
         Self {
+            unstored,
             jobs: world.handle.jobs(),
             world: World { gates, ..world },
             asked,
@@ -97,6 +145,11 @@ impl Floor {
     /// The prompts that the engine was given.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// The number of turns that were not in the store when the engine was given them.
+    pub(crate) fn unstored(&self) -> usize {
+        *self.unstored.lock().unwrap()
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -129,12 +182,46 @@ impl Floor {
         let what = format!("the job to be {state:?}");
         let waited = eventually(&what, DEADLINE, async || {
             let job = self.jobs.read(job).await.unwrap().row;
-            job.state == state && job.counts.running == 0 && self.jobs.running_items() == 0
+            let rests = job.state == state && job.counts.running == 0;
+            let open = self.store().unsettled_items(job.no, 1).await.unwrap();
+            rests && self.jobs.running_items() == 0 && open.is_empty()
         })
         .await;
         let found = self.jobs.read(job).await.unwrap();
         assert!(waited.is_ok(), "{what}: {:?}", found.row);
         found
+    }
+
+    /// As [`Floor::rests`], while the clock goes on by a second with every look.
+    pub(crate) async fn rests_in_time(&self, home: &Home, job: &str, state: JobState) -> Job {
+        let what = format!("the job to be {state:?}");
+        let waited = eventually(&what, DEADLINE, async || {
+            home.clock.jump(1_000);
+            let job = self.jobs.read(job).await.unwrap().row;
+            let rests = job.state == state && job.counts.running == 0;
+            let open = self.store().unsettled_items(job.no, 1).await.unwrap();
+            rests && self.jobs.running_items() == 0 && open.is_empty()
+        })
+        .await;
+        let found = self.jobs.read(job).await.unwrap();
+        assert!(waited.is_ok(), "{what}: {:?}", found.row);
+        found
+    }
+
+    /// Waits until so many turns were given to the engine.
+    pub(crate) async fn asks(&self, count: usize) {
+        let what = format!("{count} turns");
+        let asked = async || self.asked().len() >= count;
+        eventually(&what, DEADLINE, asked).await.unwrap();
+    }
+
+    /// The thread in which an item runs or ran last.
+    pub(crate) async fn thread_of(&self, job: &str, item: &str) -> ThreadId {
+        let has_thread = async || self.item(job, item).await.item.thread.is_some();
+        let waited = eventually("the item to have a thread", DEADLINE, has_thread);
+        waited.await.unwrap();
+        let thread = self.item(job, item).await.item.thread.unwrap();
+        ThreadId::from_uuid(thread.as_uuid())
     }
 
     pub(crate) async fn item(&self, job: &str, item: &str) -> ItemDetail {
@@ -164,11 +251,6 @@ impl Floor {
     pub(crate) async fn stop(self) {
         let Self { world, .. } = self;
         world.runtime.stop(std::time::Duration::ZERO).await.unwrap();
-    }
-
-    /// Ends as a killed process does: nothing is recorded.
-    pub(crate) fn kill(self) -> Runtime {
-        self.world.runtime
     }
 }
 
@@ -213,13 +295,4 @@ pub(crate) async fn answers(floor: &Floor, item: &FanoutItem) -> Vec<Value> {
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         })
         .collect()
-}
-
-/// The stored job.
-pub(crate) async fn stored(store: &dyn Store, job: &str) -> JobRow {
-    store
-        .job(JobKey::Id(job.to_owned()))
-        .await
-        .unwrap()
-        .unwrap()
 }

@@ -119,6 +119,10 @@ impl Node {
                 Ok(())
             }
             Effect::RunEngine => self.run_engine(step),
+            Effect::TakeGiven => {
+                must!(false, "a begun turn is taken over only where one was given");
+                Ok(())
+            }
             Effect::AskEngine => self.ask_engine(),
             Effect::HandSteer(_) => {
                 must!(

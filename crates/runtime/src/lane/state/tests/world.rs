@@ -362,6 +362,7 @@ fn hash_look(look: Option<Look>, to: &mut DefaultHasher) {
 /// Every field, so that a new one is not forgotten here.
 fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
     let LaneState {
+        given,
         phase,
         look,
         left,
@@ -385,7 +386,7 @@ fn hash_lane(lane: &LaneState, to: &mut DefaultHasher) {
     }
     (left, discriminant(slot), subscribers, unneeded_since).hash(to);
     (claim_after, stopping, stop, wake.wall_ms, wake.mono).hash(to);
-    (undecided, leaves).hash(to);
+    (undecided, leaves, given).hash(to);
 }
 
 fn hash_phase(phase: &Phase, to: &mut DefaultHasher) {

@@ -1,0 +1,190 @@
+//! Pause, resume, cancel, stop, retry, delete.
+
+use std::time::Duration;
+
+use turnlane_runtime::fanout::jobs::spec::KeepThreads;
+use turnlane_runtime::fanout::jobs::{JobError, Owner, PauseJob, RetryJob};
+use turnlane_store::fanout::{AttemptOutcome, ItemState, JobState};
+use turnlane_testkit::wait::{DEADLINE, eventually};
+
+use super::support::{Floor, REPORTS, call_step, reporting};
+use crate::support::Home;
+
+const WAITS: &str = "{version: 1, fallback: [{say: first}, {await: {gate: go}}]}";
+
+fn state_of(refused: &JobError) -> JobState {
+    match refused {
+        JobError::WrongState(state) => *state,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_pause_lets_running_items_finish_and_a_resume_goes_on() {
+    let home = Home::new();
+    let turns = "  - {match: 'Slow', times: 2, steps: [{await: {gate: go}}, {end: failed}]}";
+    let floor = Floor::start(&home, &reporting(turns)).await;
+    let job = floor
+        .run(10, |spec| {
+            spec.instruction = "Slow {n}".to_owned();
+            spec.limits.concurrency = 2;
+        })
+        .await;
+    floor.asks(2).await;
+    let drain = PauseJob::Drain;
+    floor.jobs.pause(&job, drain).await.unwrap();
+    let again = floor.jobs.pause(&job, drain).await.unwrap();
+    assert_eq!(again.row.state, JobState::Paused);
+    assert_eq!(again.row.counts.running, 2);
+    floor.world.gates.open("go");
+    let paused = floor.rests(&job, JobState::Paused).await;
+    assert_eq!(paused.row.reason.as_deref(), Some("user"));
+    assert_eq!(floor.asked().len(), 2, "nothing is claimed while paused");
+    floor.jobs.resume(&job, Owner::Detached).await.unwrap();
+    floor.jobs.resume(&job, Owner::Detached).await.unwrap();
+    floor.rests_in_time(&home, &job, JobState::Succeeded).await;
+    floor.assert_counts(&job).await;
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_now_puts_running_items_back_without_a_retry() {
+    let home = Home::new();
+    let floor = Floor::start(&home, WAITS).await;
+    let job = floor.run(3, |spec| spec.limits.concurrency = 3).await;
+    floor.asks(3).await;
+    let now = PauseJob::Now {
+        grace: Some(Duration::ZERO),
+    };
+    floor.jobs.pause(&job, now).await.unwrap();
+    let paused = floor.rests(&job, JobState::Paused).await;
+    assert_eq!(paused.row.pending(), 3);
+    for item in floor.items(&job).await {
+        assert_eq!((item.retries_used, item.losses), (0, 0));
+        assert!(item.same_thread, "the model had answered");
+    }
+    let attempt = &floor.item(&job, "row-1").await.attempts[0];
+    assert_eq!(attempt.outcome, Some(AttemptOutcome::Interrupted));
+    floor.world.gates.open("go");
+    floor.jobs.resume(&job, Owner::Detached).await.unwrap();
+    floor.asks(6).await;
+    let asked = floor.asked();
+    assert!(
+        asked[3].contains("was interrupted before it had a result"),
+        "{}",
+        asked[3]
+    );
+    floor.jobs.cancel(&job).await.unwrap();
+    floor.rests(&job, JobState::Cancelled).await;
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_job_stops_its_items_and_cancels_the_rest() {
+    let home = Home::new();
+    let floor = Floor::start(&home, WAITS).await;
+    let job = floor.run(1_000, |spec| spec.limits.concurrency = 2).await;
+    floor.asks(2).await;
+    floor.jobs.cancel(&job).await.unwrap();
+    let ended = floor.rests(&job, JobState::Cancelled).await;
+    assert_eq!(ended.row.counts.cancelled, 1_000);
+    floor.jobs.cancel(&job).await.unwrap();
+    let refused = floor.jobs.pause(&job, PauseJob::Drain).await.unwrap_err();
+    assert_eq!(state_of(&refused), JobState::Cancelled);
+    let refused = floor.jobs.resume(&job, Owner::Detached).await.unwrap_err();
+    assert_eq!(state_of(&refused), JobState::Cancelled);
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_not_started_is_neither_paused_nor_lost_when_it_is_cancelled() {
+    let home = Home::new();
+    let floor = Floor::start(&home, REPORTS).await;
+    let job = floor.job(3, |_| ()).await;
+    let refused = floor.jobs.pause(&job, PauseJob::Drain).await.unwrap_err();
+    assert_eq!(state_of(&refused), JobState::Ready);
+    floor.jobs.cancel(&job).await.unwrap();
+    let ended = floor.rests(&job, JobState::Cancelled).await;
+    assert_eq!(ended.row.counts.cancelled, 3);
+    assert_eq!(floor.asked().len(), 0);
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_with_stop_cancels_the_rows_that_have_not_started() {
+    let ids = r#""job_id":"{line:Job ID: }","item_id":"{line:Item ID: }""#;
+    let stop = call_step(&format!(r#"{{{ids},"result":{{"ok":1}},"stop":true}}"#));
+    let home = Home::new();
+    let floor = Floor::start(&home, &format!("version: 1\nfallback: [{stop}]")).await;
+    let job = floor.run(3, |spec| spec.limits.concurrency = 1).await;
+    let ended = floor.rests(&job, JobState::Cancelled).await;
+    assert_eq!(
+        (ended.row.counts.succeeded, ended.row.counts.cancelled),
+        (1, 2)
+    );
+    assert_eq!(floor.asked().len(), 1);
+    let error = floor.item(&job, "row-3").await.item.error.unwrap();
+    assert_eq!(error.message, "cancelled by worker request");
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn failed_items_run_again_when_they_are_retried() {
+    let turns = "  - {match: 'Bad', times: 2, steps: [{error: {kind: bad_request}}]}";
+    let home = Home::new();
+    let floor = Floor::start(&home, &reporting(turns)).await;
+    let job = floor
+        .run(2, |spec| spec.instruction = "Bad {n}".to_owned())
+        .await;
+    floor.rests(&job, JobState::FinishedWithFailures).await;
+    let bad = RetryJob {
+        instruction: Some("Now {nope}".to_owned()),
+        ..RetryJob::default()
+    };
+    let refused = floor.jobs.retry(&job, bad).await.unwrap_err();
+    assert_eq!(refused.reason(), Some("badTemplate"));
+    let retry = RetryJob {
+        states: vec![ItemState::Failed],
+        item_ids: Vec::new(),
+        instruction: Some("Now {n}".to_owned()),
+    };
+    let (_, retried) = floor.jobs.retry(&job, retry).await.unwrap();
+    assert_eq!(retried, 2);
+    floor.rests(&job, JobState::Succeeded).await;
+    let asked = floor.asked();
+    assert!(asked[2].contains("Instruction:\nNow "), "{}", asked[2]);
+    assert_eq!(floor.item(&job, "row-1").await.attempts.len(), 2);
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn threads_of_items_are_deleted_with_their_job_unless_they_are_kept() {
+    let home = Home::new();
+    let floor = Floor::start(&home, REPORTS).await;
+    let job = floor
+        .run(3, |spec| {
+            spec.options.keep_threads = Some(KeepThreads::None)
+        })
+        .await;
+    floor.rests(&job, JobState::Succeeded).await;
+    let thread = floor.item(&job, "row-1").await.item.thread.unwrap();
+    let gone = async || floor.store().thread(thread).await.unwrap().is_none();
+    eventually("the thread to be deleted", DEADLINE, gone)
+        .await
+        .unwrap();
+    floor.jobs.delete(&job).await.unwrap();
+    let refused = floor.jobs.read(&job).await.unwrap_err();
+    assert_eq!(refused.reason(), Some("jobNotFound"));
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_running_job_is_not_deleted() {
+    let home = Home::new();
+    let floor = Floor::start(&home, WAITS).await;
+    let job = floor.run(1, |_| ()).await;
+    floor.asks(1).await;
+    let refused = floor.jobs.delete(&job).await.unwrap_err();
+    assert_eq!(refused.reason(), Some("wrongState"));
+    floor.stop().await;
+}
