@@ -21,10 +21,11 @@ use turnlane_process::{AbsentMounts, Enforces as _, ProcessService};
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::method::thread_start::EngineStatus;
 use turnlane_protocol::policy::BuiltinProfile;
+use turnlane_runtime::fanout::jobs::Owner as JobOwner;
 use turnlane_runtime::{
     AfterInterrupt, CallerRights, Clock, Drain, Runtime, Settings, SystemClock, this_worker,
 };
-use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
+use turnlane_server::{Defaults, Facts, FanoutOptions, Key, Options, ProcessSpawn, Server, Wanted};
 use turnlane_store::queue::Policies;
 use turnlane_store::sqlite::{LogAtClose, SqliteStore};
 use turnlane_store::{Census, Worker};
@@ -59,6 +60,8 @@ pub(crate) enum Kind<'a> {
     Exec,
     /// Drains the lane of one orchestrator's member.
     Shim,
+    /// Runs the fan-out jobs that were started or resumed through it.
+    Fanout,
     /// Reads and changes what is stored: queued turns wait for another worker.
     Desk,
     /// Drains all lanes of its store, from its start on.
@@ -74,6 +77,7 @@ impl Kind<'_> {
             Self::AppServer => ("app-server", None),
             Self::Exec => ("exec", None),
             Self::Shim => ("shim", None),
+            Self::Fanout => ("fanout", None),
             Self::Desk => ("cli", None),
             Self::Serve { endpoint } => ("serve", Some(endpoint.to_owned())),
         };
@@ -85,7 +89,7 @@ impl Kind<'_> {
 
     fn drain(self) -> Drain {
         match self {
-            Self::AppServer | Self::Exec | Self::Shim | Self::Desk => Drain::Loaded,
+            Self::AppServer | Self::Exec | Self::Shim | Self::Fanout | Self::Desk => Drain::Loaded,
             Self::Serve { .. } => Drain::All,
         }
     }
@@ -194,6 +198,14 @@ impl Assembly {
             },
             on_interrupt: after_interrupt(config.server.on_interrupt),
             features: turnlane_server::features(),
+            fanout: FanoutOptions {
+                // A job that runs in the process of its command stops with it.
+                owner: match kind {
+                    Kind::Fanout => JobOwner::Connection,
+                    _ => JobOwner::Detached,
+                },
+                server_paths: config.server.fanout.server_paths,
+            },
             refuse_peer: Some(peers::refuse_confined(service.clone())),
         });
         Ok(Self {
@@ -329,13 +341,16 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         drain: kind.drain(),
         max_running: match kind {
             Kind::Desk => 0,
-            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Serve { .. } => server.max_running,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Fanout | Kind::Serve { .. } => {
+                server.max_running
+            }
         },
+        fanout: fanout_options(config),
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         retention: match kind {
             Kind::Serve { .. } => server.retention,
-            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Desk => None,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Fanout | Kind::Desk => None,
         },
         losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,
@@ -347,6 +362,19 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
             Spawn::Deny => CallerRights::Confined,
         },
         ..turnlane_runtime::Options::default()
+    }
+}
+
+/// The rules for the items of fan-out jobs, by our keys and by those that Codex had for its own.
+fn fanout_options(config: &Config) -> turnlane_runtime::FanoutOptions {
+    let member = |table: &str, key: &str| config.shared.get(table)?.get(key);
+    let agents = |key: &str| member("agents", key).and_then(Value::as_u64);
+    let is_enabled = member("features", "enable_fanout").and_then(Value::as_bool);
+    turnlane_runtime::FanoutOptions {
+        max_running: config.server.fanout.max_running,
+        agent_tools: config.server.fanout.agent_tools || is_enabled == Some(true),
+        max_threads: agents("max_threads").and_then(|threads| u32::try_from(threads).ok()),
+        job_max_runtime: agents("job_max_runtime_seconds").map(Duration::from_secs),
     }
 }
 

@@ -74,6 +74,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Status(options) => return commands::status::run(&options),
         Command::Thread(options) => return commands::thread::run(options),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
+        Command::Fanout(options) => return commands::fanout::run(*options, &args.config),
         Command::Approvals(options) => return commands::approvals::run(options),
         Command::Shortcut(shortcut) => {
             return commands::thread::run(shortcut.whole());

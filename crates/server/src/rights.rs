@@ -34,6 +34,10 @@ pub const DOORS: &[&str] = &[
     "thread/queue/add",
     "thread/queue/update",
     "approval/respond",
+    "fanout/create",
+    "fanout/start",
+    "fanout/resume",
+    "fanout/retry",
 ];
 
 /// Something would run without a sandbox, and the connection may not have it run.
@@ -143,6 +147,15 @@ mod tests {
         "config/read",
         "configRequirements/read",
         "experimentalFeature/list",
+        "fanout/cancel",
+        "fanout/delete",
+        "fanout/items/list",
+        "fanout/items/read",
+        "fanout/list",
+        "fanout/pause",
+        "fanout/read",
+        "fanout/subscribe",
+        "fanout/unsubscribe",
         "hooks/list",
         "mcpServerStatus/list",
         "model/list",
