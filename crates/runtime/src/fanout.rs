@@ -20,6 +20,7 @@ pub(crate) mod rules;
 pub(crate) mod runner;
 pub mod schema;
 pub mod template;
+pub(crate) mod tools;
 
 use std::sync::Arc;
 
@@ -28,10 +29,17 @@ use crate::runtime_tools::Tool;
 use crate::shared::Shared;
 
 /// The tools that turns are offered.
-pub(crate) fn tools(shared: &Arc<Shared>, _lanes: &Arc<Lanes>) -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(report::ReportTool {
+pub(crate) fn tools(shared: &Arc<Shared>, lanes: &Arc<Lanes>) -> Vec<Arc<dyn Tool>> {
+    let report = report::ReportTool {
         store: Arc::clone(&shared.store),
         board: Arc::clone(&shared.board),
         clock: Arc::clone(&shared.clock),
-    })]
+    };
+    // Weak: the table of tools belongs to what they would hold.
+    let spawn = tools::SpawnTool {
+        shared: Arc::downgrade(shared),
+        lanes: Arc::downgrade(lanes),
+        options: shared.options.fanout.clone(),
+    };
+    vec![Arc::new(report), Arc::new(spawn)]
 }

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::engines::Checked;
 use crate::failures::Failures;
 use crate::fanout::board::Board;
+use crate::fanout::import::Imports;
 use crate::lane::recovery::{self, Histories};
 use crate::lane::ring::Remembered;
 use crate::model_tokens::ModelTokens;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub tools: Arc<ToolTable>,
     /// The fan-out items that run here.
     pub board: Arc<Board>,
+    /// The imports of fan-out jobs that are under way.
+    pub imports: Imports,
     names: Arc<BTreeSet<String>>,
     watchers: Arc<Mutex<HashMap<SubscriberId, Arc<dyn Subscriber>>>>,
     /// The last revision that each loaded lane has seen.
@@ -74,6 +77,7 @@ impl Shared {
             histories: Arc::new(Histories::of(engines.values(), options.max_running)),
             undecided: Undecided::default(),
             slots: Arc::new(Slots::new(options.max_running)),
+            imports: Imports::new(Arc::clone(&store), Arc::clone(&clock)),
             store,
             life: Life::Durable,
             engines: Arc::new(engines),
@@ -94,6 +98,7 @@ impl Shared {
     /// The same for threads that are gone when they are unloaded, in a store of their own.
     pub(crate) fn ephemeral(&self, store: Arc<dyn Store>) -> Self {
         Self {
+            imports: Imports::new(Arc::clone(&store), Arc::clone(&self.clock)),
             store,
             life: Life::Ephemeral,
             engines: Arc::clone(&self.engines),

@@ -28,7 +28,6 @@ const EVENTS_MAX: usize = 1_024;
 #[derive(Clone)]
 pub(crate) struct RunningItem {
     pub item: ItemAttempt,
-    pub item_id: String,
     pub plan: Arc<JobPlan>,
     /// Results of this attempt that did not fit.
     pub refusals: u32,

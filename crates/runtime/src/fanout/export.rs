@@ -37,7 +37,8 @@ const FIELDS_MAX: usize = 1_024;
 const CHANGE_TRIES: usize = 16;
 
 /// The format of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ExportFormat {
     /// A table with a header.
     #[default]

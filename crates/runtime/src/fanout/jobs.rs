@@ -10,6 +10,8 @@ mod changes;
 mod create;
 mod error;
 pub mod events;
+mod export;
+mod import;
 mod read;
 pub mod spec;
 
@@ -20,6 +22,7 @@ use turnlane_store::fanout::{JobKey, JobNo, JobRow};
 
 pub(crate) use changes::keeps_all_threads;
 pub use changes::{PauseJob, RetryJob};
+pub(crate) use create::new_id;
 pub use error::{InputProblem, JobError};
 pub use events::{ItemEvent, JobEvent, Watch, Watched};
 pub use read::{Item, ItemList, Job, JobList, JobsQuery};
@@ -54,7 +57,7 @@ impl Jobs {
         &self.shared.board
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.shared.clock.now_ms()
     }
 

@@ -5,3 +5,4 @@ mod reports;
 mod scheduling;
 mod stopping;
 mod support;
+mod tools;

@@ -48,7 +48,10 @@ impl Jobs {
     pub async fn start(&self, job: &str) -> Result<Job, JobError> {
         let row = self.find(job).await?;
         let row = match row.state {
-            JobState::Ready => self.run(row).await?,
+            JobState::Ready => {
+                self.check_export(&row).await?;
+                self.run(row).await?
+            }
             JobState::Running => row,
             other => return Err(JobError::WrongState(other)),
         };

@@ -8,6 +8,7 @@ use serde_json::Value;
 use turnlane_protocol::ids::{ThreadId, TurnId};
 use turnlane_store::fanout::JobState;
 
+use crate::fanout::export::ExportFormat;
 use crate::fanout::ids::OnDuplicate;
 use crate::fanout::prompt::ResultChannel;
 use crate::settings::Settings;
@@ -335,17 +336,6 @@ pub enum KeepThreads {
     Failed,
     /// None.
     None,
-}
-
-/// The format of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ExportFormat {
-    /// Comma-separated values.
-    #[default]
-    Csv,
-    /// One JSON object per line.
-    Jsonl,
 }
 
 /// The engine and the settings of the items' threads, as they are stored.

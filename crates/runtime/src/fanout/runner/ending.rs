@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use turnlane_store::fanout::{JobNo, JobRow, JobState, JobTo};
+use turnlane_store::fanout::{JobKey, JobNo, JobRow, JobState, JobTo};
 use turnlane_store::{StoreError, crash};
 
 use super::Runner;
@@ -100,6 +100,15 @@ impl Runner {
 
     /// Writes the file of a job that has ended or whose pause has come to rest.
     async fn export(&mut self, row: JobRow) -> Result<JobRow, StoreError> {
-        Ok(row)
+        if row.made.export_path.is_none() {
+            return Ok(row);
+        }
+        crash::point("fanout:export:before-write");
+        if let Err(error) = self.jobs().export_at_end(&row).await {
+            tracing::warn!(%error, "the results of a fan-out job were not written to its file");
+        }
+        crash::point("fanout:export:after-write");
+        let found = self.shared.store.job(JobKey::No(row.no)).await?;
+        Ok(found.unwrap_or(row))
     }
 }

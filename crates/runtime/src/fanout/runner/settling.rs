@@ -305,7 +305,6 @@ impl Runner {
                 seq: item.seq,
                 attempt: item.attempt,
             },
-            item_id: item.item_id,
             plan: active.plan.clone(),
             refusals: 0,
             stop_at: None,

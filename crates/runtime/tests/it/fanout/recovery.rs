@@ -139,10 +139,11 @@ async fn a_worker_killed_again_and_again_leaves_one_result_per_item() {
             } else {
                 known
             };
-            // Each worker dies a little later in its life than the one before.
+            // Each worker dies somewhere else in its life; some progress keeps items from losing three.
+            let before = floor.jobs.read(&id).await.unwrap().row.counts.succeeded;
             let enough = async || {
-                let done = floor.jobs.read(&id).await.unwrap().row.state.is_terminal();
-                done || floor.asked().len() >= round
+                let row = floor.jobs.read(&id).await.unwrap().row;
+                row.state.is_terminal() || row.counts.succeeded >= before + 5 + round
             };
             eventually("some turns", DEADLINE, enough).await.unwrap();
             id
