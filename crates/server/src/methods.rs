@@ -284,6 +284,12 @@ fn jobs(methods: Methods) -> Methods {
 
     methods
         .on(name::CREATE, Open, Free, answered(to::create))
+        .on(name::IMPORT, Open, PerJob, answered(to::import))
+        .on(name::IMPORT_WRITE, Open, PerJob, answered(to::write))
+        .on(name::ITEMS_ADD, Open, PerJob, answered(to::add_items))
+        .on(name::PREVIEW, Open, Free, answered(to::preview))
+        .on(name::SEAL, Open, PerJob, answered(to::seal))
+        .on(name::EXPORT, Open, Free, answered(to::export))
         .on(name::START, Open, PerJob, answered_then(to::start))
         .on(name::READ, Open, Free, answered(to::read))
         .on(name::LIST, Open, Free, answered(to::list))

@@ -8,6 +8,8 @@
 
 mod create;
 mod errors;
+mod export;
+mod import;
 mod items;
 mod view;
 
@@ -32,6 +34,8 @@ use crate::rights;
 
 pub(crate) use create::create;
 pub(crate) use errors::of as refusal;
+pub(crate) use export::export;
+pub(crate) use import::{add_items, import, preview, seal, write};
 pub(crate) use items::{list as list_items, read as read_item};
 pub(crate) use view::{item as item_view, job as job_view};
 

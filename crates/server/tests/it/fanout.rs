@@ -371,3 +371,109 @@ async fn jobs_and_items_are_counted_by_state() {
         assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
     }
 }
+
+/// `text` as base64.
+fn base64(text: &str) -> Value {
+    json!(turnlane_protocol::exec_server::Blob::from(
+        text.as_bytes().to_vec()
+    ))
+}
+
+#[tokio::test]
+async fn bytes_that_come_again_change_nothing_and_a_gap_is_refused() {
+    let world = World::start(SCRIPT).await;
+    let mut client = world.client().await;
+    let id = created(&mut client, json!({})).await;
+    let stream = json!({"jobId": id, "source": {"type": "stream"}});
+    let begun = client.ok("fanout/import", stream.clone()).await;
+    assert_eq!(begun["nextOffset"], 0);
+    let first = json!({"jobId": id, "offset": 0, "dataBase64": base64("name\na\n")});
+    for _ in 0..3 {
+        let taken = client.ok("fanout/import/write", first.clone()).await;
+        assert_eq!(taken["nextOffset"], 7);
+    }
+    let gap = json!({"jobId": id, "offset": 8, "dataBase64": base64("b\n")});
+    let (reason, error) = refused(&mut client, "fanout/import/write", gap).await;
+    assert_eq!(reason, "offsetMismatch");
+    assert_eq!(error["data"]["nextOffset"], 7);
+    // A stream that was cut off before its end starts nothing.
+    let job = client.ok("fanout/read", json!({"jobId": id})).await;
+    assert_eq!(job["job"]["state"], "importing");
+    let (reason, _) = refused(&mut client, "fanout/start", json!({"jobId": id})).await;
+    assert_eq!(reason, "wrongState");
+    let last = json!({"jobId": id, "offset": 7, "dataBase64": base64("b\n"), "end": true});
+    client.ok("fanout/import/write", last.clone()).await;
+    client.ok("fanout/import/write", last).await;
+    let job = client.ok("fanout/read", json!({"jobId": id})).await["job"].clone();
+    assert_eq!(job["state"], "ready");
+    assert_eq!(job["columns"], json!(["name"]));
+    assert_eq!(job["counts"]["total"], 2);
+    let shown = client.ok("fanout/preview", json!({"jobId": id})).await;
+    assert_eq!(shown["total"], 2);
+    let text = shown["prompts"][1]["text"].as_str().unwrap();
+    let start = format!(
+        "You are processing one item for a generic agent job.\nJob ID: {id}\nItem ID: row-2\n"
+    );
+    assert!(text.starts_with(&start), "{text}");
+    assert!(text.contains("say b"), "{text}");
+}
+
+#[tokio::test]
+async fn a_bad_input_is_refused_with_its_lines_and_nothing_starts() {
+    let world = World::start(SCRIPT).await;
+    let mut client = world.client().await;
+    let path = world.folder.path().join("in.csv");
+    std::fs::write(&path, "name,other\n\"a\nb\",1\nc\n").unwrap();
+    let id = created(&mut client, json!({})).await;
+    let import = json!({"jobId": id, "source": {"type": "path", "path": path}});
+    let (reason, error) = refused(&mut client, "fanout/import", import.clone()).await;
+    assert_eq!(reason, "badInput");
+    let message = "csv row 3 has 1 fields but header has 2 (line 4)";
+    assert_eq!(
+        error["data"]["problems"],
+        json!([{"line": 4, "message": message}])
+    );
+    assert_eq!(error["message"], message);
+    let job = client.ok("fanout/read", json!({"jobId": id})).await;
+    assert_eq!(job["job"]["state"], "failed");
+    assert_eq!(job["job"]["reason"], "import");
+    let mut far = Client::of_kind(&world.server, PeerKind::WebSocket).await;
+    let (reason, _) = refused(&mut far, "fanout/import", import).await;
+    assert_eq!(reason, "localOnly");
+    let export = json!({"jobId": id, "path": world.folder.path().join("out.csv")});
+    let (reason, _) = refused(&mut far, "fanout/export", export).await;
+    assert_eq!(reason, "localOnly");
+}
+
+#[tokio::test]
+async fn rows_are_added_by_number_and_results_are_exported() {
+    let world = World::start(SCRIPT).await;
+    let mut client = world.knowing_client().await;
+    let id = created(&mut client, json!({})).await;
+    let rows = json!({"jobId": id, "seq": 0, "rows": [{"name": "a"}, {"name": "=b"}]});
+    for _ in 0..2 {
+        let added = client.ok("fanout/items/add", rows.clone()).await;
+        assert_eq!(added["nextSeq"], 2);
+    }
+    let sealed = client.ok("fanout/seal", json!({"jobId": id})).await;
+    assert_eq!(sealed["job"]["state"], "ready");
+    client.ok("fanout/start", json!({"jobId": id})).await;
+    client
+        .told("fanout/ended", json!({"job": {"id": id}}))
+        .await;
+    let text = client.ok("fanout/export", json!({"jobId": id})).await;
+    let lines: Vec<_> = text["data"].as_str().unwrap().lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("name,job_id,item_id,row_index,"));
+    assert!(lines[2].starts_with("'=b,"), "{lines:?}");
+    assert_eq!(text["nextCursor"], Value::Null);
+    let path = world.folder.path().join("out.jsonl");
+    let to_file = json!({"jobId": id, "path": path, "format": "jsonl"});
+    let written = client.ok("fanout/export", to_file.clone()).await;
+    assert_eq!(written["rows"], 2);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 2);
+    std::fs::write(&path, "of somebody else").unwrap();
+    let (reason, _) = refused(&mut client, "fanout/export", to_file).await;
+    assert_eq!(reason, "outputExists");
+}

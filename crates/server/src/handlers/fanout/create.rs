@@ -14,10 +14,10 @@ use turnlane_protocol::method::fanout::CREATE;
 use turnlane_protocol::method::{FanoutCreateParams, FanoutJobAnswer, Overrides};
 use turnlane_protocol::policy::ApprovalPolicy;
 use turnlane_runtime::Settings;
-use turnlane_runtime::fanout::ids;
 use turnlane_runtime::fanout::jobs::spec::{self, ChannelChoice, JobOptions};
 use turnlane_runtime::fanout::jobs::{JobSpec, Owner};
 use turnlane_runtime::fanout::prompt;
+use turnlane_runtime::fanout::{export, ids};
 
 use super::{answer, check_path, refusal};
 use crate::connection::Connection;
@@ -95,8 +95,8 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
     if let Some(target) = params.export {
         check_path(cx, CREATE)?;
         spec.options.export_format = match target.format.unwrap_or_default() {
-            ExportFormat::Csv => spec::ExportFormat::Csv,
-            ExportFormat::Jsonl => spec::ExportFormat::Jsonl,
+            ExportFormat::Csv => export::ExportFormat::Csv,
+            ExportFormat::Jsonl => export::ExportFormat::Jsonl,
         };
         spec.options.export_overwrite = target.overwrite;
         spec.export_path = Some(settings::absolute(cx, &target.path)?);
