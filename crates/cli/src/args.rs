@@ -79,6 +79,8 @@ Examples:
   turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
   turnlane status                                         what needs you, and how the night went
   turnlane thread list                                    what there is
+  turnlane fanout run files.csv --instruction 'Review {path}'
+                                                          one task over the rows of a table
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what is the matter, if something is
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere

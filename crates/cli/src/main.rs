@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     let usual = match &args.command {
         Command::Serve(serve) if serve.command.is_none() => logging::DAEMON,
         Command::Shim(_) => logging::SHIM,
+        Command::Fanout(_) => logging::JOBS,
         _ => logging::QUIET,
     };
     match logging::start(usual).and_then(|()| run(args)) {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep};
 use turnlane::{
-    ExportFormat, FanoutCreateParams, FanoutExportTarget, Job, JobLimits, JobSettings, JobSpec,
-    JobState, JobView, SandboxPolicy,
+    ExportFormat, FanoutCreateParams, FanoutExportParams, FanoutExportTarget, Job, JobLimits,
+    JobSettings, JobSpec, JobState, JobView, SandboxPolicy,
 };
 use turnlane_runtime::{Clock as _, SystemClock};
 
@@ -98,7 +98,13 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
     };
     let view = match started {
         Ok(view) => view,
-        Err(error) => return refusal::told(&error),
+        Err(error) => {
+            // A job that this command made and that never started would answer for the corrected one.
+            if !resumed && let Err(error) = job.delete().await {
+                tracing::warn!(%error, "the refused job stays");
+            }
+            return refusal::told(&error);
+        }
     };
     if args.detach {
         return detached(&screen, &view);
@@ -131,15 +137,46 @@ async fn watch(
             }
             None => {
                 if let Some(output) = &args.output
-                    && !session.shares_files()
-                    && followed.job.status.state.is_terminal()
+                    && let Err(error) = write_output(session, job, &followed, output, args).await
                 {
-                    export::write_here(job, output, format_of(output), args.force).await?;
+                    followed.finish(screen);
+                    return Err(error);
                 }
                 return Ok(followed.finish(screen));
             }
         }
     }
+}
+
+/// Writes the results where the job itself does not: on this machine for a job on another one, or to
+/// another file than an earlier run named.
+async fn write_output(
+    session: &Session,
+    job: &Job,
+    followed: &Followed,
+    output: &Path,
+    args: &FanoutRun,
+) -> anyhow::Result<()> {
+    let status = &followed.job.status;
+    if !status.state.is_terminal() {
+        return Ok(());
+    }
+    if !session.shares_files() {
+        return export::write_here(job, output, format_of(output), args.force).await;
+    }
+    let path = std::path::absolute(output)?.display().to_string();
+    if status.export_path.as_ref() == Some(&path) {
+        return Ok(());
+    }
+    let params = FanoutExportParams {
+        format: Some(format_of(output)),
+        path: Some(path),
+        overwrite: args.force,
+        ..FanoutExportParams::default()
+    };
+    let written = job.export(params).await;
+    written.map_err(|error| anyhow::anyhow!("{}", refusal::words(&error)))?;
+    Ok(())
 }
 
 /// The time to wait before a job that a quota paused is resumed; none where it is not waited for.
