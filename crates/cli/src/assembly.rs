@@ -3,6 +3,8 @@
 //! The invariant here: the keeper of our processes holds the worker's lock, so that another worker
 //! takes our lanes over only when nothing that we started is left.
 
+mod fanout;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +23,10 @@ use turnlane_process::{AbsentMounts, Enforces as _, ProcessService};
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_protocol::method::thread_start::EngineStatus;
 use turnlane_protocol::policy::BuiltinProfile;
-use turnlane_runtime::fanout::jobs::Owner as JobOwner;
 use turnlane_runtime::{
     AfterInterrupt, CallerRights, Clock, Drain, Runtime, Settings, SystemClock, this_worker,
 };
-use turnlane_server::{Defaults, Facts, FanoutOptions, Key, Options, ProcessSpawn, Server, Wanted};
+use turnlane_server::{Defaults, Facts, Key, Options, ProcessSpawn, Server, Wanted};
 use turnlane_store::queue::Policies;
 use turnlane_store::sqlite::{LogAtClose, SqliteStore};
 use turnlane_store::{Census, Worker};
@@ -198,14 +199,7 @@ impl Assembly {
             },
             on_interrupt: after_interrupt(config.server.on_interrupt),
             features: turnlane_server::features(),
-            fanout: FanoutOptions {
-                // A job that runs in the process of its command stops with it.
-                owner: match kind {
-                    Kind::Fanout => JobOwner::Connection,
-                    _ => JobOwner::Detached,
-                },
-                server_paths: config.server.fanout.server_paths,
-            },
+            fanout: fanout::of_server(&config, kind),
             refuse_peer: Some(peers::refuse_confined(service.clone())),
         });
         Ok(Self {
@@ -345,7 +339,7 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
                 server.max_running
             }
         },
-        fanout: fanout_options(config),
+        fanout: fanout::of_runtime(config),
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         retention: match kind {
@@ -362,19 +356,6 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
             Spawn::Deny => CallerRights::Confined,
         },
         ..turnlane_runtime::Options::default()
-    }
-}
-
-/// The rules for the items of fan-out jobs, by our keys and by those that Codex had for its own.
-fn fanout_options(config: &Config) -> turnlane_runtime::FanoutOptions {
-    let member = |table: &str, key: &str| config.shared.get(table)?.get(key);
-    let agents = |key: &str| member("agents", key).and_then(Value::as_u64);
-    let is_enabled = member("features", "enable_fanout").and_then(Value::as_bool);
-    turnlane_runtime::FanoutOptions {
-        max_running: config.server.fanout.max_running,
-        agent_tools: config.server.fanout.agent_tools || is_enabled == Some(true),
-        max_threads: agents("max_threads").and_then(|threads| u32::try_from(threads).ok()),
-        job_max_runtime: agents("job_max_runtime_seconds").map(Duration::from_secs),
     }
 }
 

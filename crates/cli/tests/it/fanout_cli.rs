@@ -358,3 +358,34 @@ async fn a_killed_run_is_shown_as_orphaned_and_looking_starts_nothing() {
     assert_eq!(resumed.status.code(), Some(0), "{}", resumed.stderr_tail);
     assert_eq!(desk.jobs().await[0]["state"], "succeeded");
 }
+
+#[tokio::test]
+async fn every_command_about_a_job_writes_json_for_programs() {
+    let desk = Desk::new();
+    desk.write("in.csv", "name\na\nfail-me\n");
+    let ran = desk
+        .runs(&["in.csv", "--instruction", "do {name}", "--json"])
+        .await;
+    assert_eq!(ran.status.code(), Some(3), "{}", ran.stderr_tail);
+    let script = desk.home.path().join("script.yaml");
+    let script = script.to_str().unwrap();
+    for (arguments, code, has_lines) in [
+        (&["list"][..], 0, true),
+        (&["show", "in"], 0, true),
+        (&["watch", "in"], 3, true),
+        (&["items", "in"], 0, true),
+        (&["logs", "in", "row-1"], 0, true),
+        (&["cost", "in"], 0, true),
+        (&["export", "in", "-o", "out.csv"], 0, true),
+        (&["retry", "in", "--script", script], 3, true),
+        (&["resume", "in", "--script", script], 1, false),
+        (&["pause", "in"], 1, false),
+        (&["cancel", "in"], 1, false),
+        (&["rm", "in"], 0, true),
+    ] {
+        let told = run(desk.spec(arguments).args(["--json"])).await;
+        let context = format!("{arguments:?}: {}", told.stderr_tail);
+        assert_eq!(told.status.code(), Some(code), "{context}");
+        assert_eq!(!lines(&told).is_empty(), has_lines, "{context}");
+    }
+}
