@@ -119,7 +119,7 @@ async fn a_job_runs_from_a_table_to_a_table() {
         &["cancel", "in"],
     ] {
         let told = desk.types(arguments).await;
-        let expected = if arguments[0] == "cancel" { 1 } else { 0 };
+        let expected = i32::from(arguments[0] == "cancel");
         let code = told.status.code();
         assert_eq!(code, Some(expected), "{arguments:?}: {}", told.stderr_tail);
     }
@@ -132,8 +132,8 @@ async fn a_job_runs_from_a_table_to_a_table() {
 #[tokio::test]
 async fn json_lines_tell_every_item_once_and_the_end_last() {
     let desk = Desk::new();
-    let rows: String = (0..20).map(|row| format!("n{row}\n")).collect();
-    desk.write("in.csv", format!("name\n{rows}"));
+    let rows: Vec<_> = (0..20).map(|row| format!("n{row}")).collect();
+    desk.write("in.csv", format!("name\n{}\n", rows.join("\n")));
     let ran = desk
         .runs(&["in.csv", "--instruction", "do {name}", "--json", "--items"])
         .await;

@@ -79,11 +79,9 @@ fn job(args: &FanoutRun) -> anyhow::Result<NewJob> {
     let is_own = engine.is_none_or(|engine| ["native", "scripted"].contains(&engine));
     let channel = match (args.result.into(), &schema) {
         (ResultChannel::Tool, _) => "tool",
-        (ResultChannel::Message, _) => "message",
-        (ResultChannel::Text, _) => "text",
         (ResultChannel::Auto, _) if is_own => "tool",
-        (ResultChannel::Auto, Some(_)) => "message",
-        (ResultChannel::Auto, None) => "text",
+        (ResultChannel::Message, _) | (ResultChannel::Auto, Some(_)) => "message",
+        (ResultChannel::Text, _) | (ResultChannel::Auto, None) => "text",
     };
     let on_duplicate: turnlane::OnDuplicate = args.on_duplicate.into();
     let options = json!({"idColumn": args.id, "onDuplicate": on_duplicate,
@@ -113,7 +111,7 @@ fn spec(args: &InputArgs) -> anyhow::Result<InputSpec> {
     let word = |name: &String| {
         Encoding::from_word(name).ok_or_else(|| anyhow::anyhow!("unknown encoding: {name}"))
     };
-    let delimiter = args.delimiter.map(|it| u8::try_from(it)).transpose()?;
+    let delimiter = args.delimiter.map(u8::try_from).transpose()?;
     Ok(InputSpec {
         format: match args.format.map(turnlane::ImportFormat::from) {
             Some(turnlane::ImportFormat::Csv) => Format::Csv,

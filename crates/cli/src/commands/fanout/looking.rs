@@ -2,6 +2,7 @@
 //!
 //! The invariant here: nothing is started or changed, whatever is found.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -173,7 +174,8 @@ fn page(screen: &Screen, view: &JobView) -> String {
     }
     let mut text = String::new();
     for (word, fact) in facts.into_iter().filter(|(_, fact)| !fact.is_empty()) {
-        text.push_str(&format!("{word:<8} {fact}\n"));
+        // Writing to a text cannot fail, here and below.
+        let _ = writeln!(text, "{word:<8} {fact}");
     }
     text
 }
@@ -246,23 +248,24 @@ pub(super) async fn logs(session: &Session, args: &FanoutLogs) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = format!("item     {}\n", item.item.item_id);
-    text.push_str(&format!("state    {}\n", item.item.state.as_str()));
-    text.push_str(&format!("row      {}\n", item.row.as_str()));
+    let _ = writeln!(text, "state    {}", item.item.state.as_str());
+    let _ = writeln!(text, "row      {}", item.row.as_str());
     for attempt in &item.attempts {
         let outcome = attempt.outcome.map(|outcome| json!(outcome));
         let outcome = outcome.as_ref().and_then(|it| it.as_str());
         let error = attempt.error.as_ref();
         let error = error.map(|error| format!(": {}: {}", error.kind, error.message));
-        text.push_str(&format!(
-            "attempt  {} {}{}\n         turnlane thread show {}\n",
+        let _ = writeln!(
+            text,
+            "attempt  {} {}{}\n         turnlane thread show {}",
             attempt.attempt,
             outcome.unwrap_or("running"),
             error.unwrap_or_default(),
             attempt.thread_id
-        ));
+        );
     }
     if let Some(result) = &item.result {
-        text.push_str(&format!("result   {}\n", result.as_str()));
+        let _ = writeln!(text, "result   {}", result.as_str());
     }
     screen.print(&text)?;
     Ok(ExitCode::SUCCESS)

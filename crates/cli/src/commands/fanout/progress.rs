@@ -37,9 +37,8 @@ impl Pace {
             return;
         }
         let gap = at.saturating_sub(before).as_secs_f64() / f64::from(count);
-        for _ in 0..count.min(WINDOW as u32) {
-            self.gaps.push_back(gap);
-        }
+        let times = usize::try_from(count).unwrap_or(WINDOW).min(WINDOW);
+        self.gaps.extend(std::iter::repeat_n(gap, times));
         while self.gaps.len() > WINDOW {
             self.gaps.pop_front();
         }
@@ -167,6 +166,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests write it in place")]
     fn job(members: serde_json::Value) -> JobStatus {
         let mut job = json!({"id": "0193f0c2-7d1e-7a40-9c55-3f2b8e6d1a77", "name": "review",
             "state": "running", "reason": null, "reasonMessage": null, "resumeAtMs": null,

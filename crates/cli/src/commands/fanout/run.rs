@@ -21,6 +21,7 @@ use super::follow::{Followed, OnSignal, Telling, follow};
 use super::input::{Input, ReadInput, options};
 use super::looking::name;
 use super::{export, refusal};
+use crate::args::exec::options::SandboxArg;
 use crate::args::{FanoutRun, LimitArgs};
 use crate::session::Session;
 use crate::shown::{Form, Screen, note};
@@ -127,24 +128,20 @@ async fn watch(
     loop {
         let version = view.status.version;
         let followed = follow(job, version, &mut telling, OnSignal::Pause).await?;
-        match waits_for_quota(&followed, until) {
-            Some(pause) => {
-                sleep(pause).await;
-                view = match job.resume().await {
-                    Ok(view) => view,
-                    Err(error) => return refusal::told(&error),
-                };
+        let Some(pause) = waits_for_quota(&followed, until) else {
+            if let Some(output) = &args.output
+                && let Err(error) = write_output(session, job, &followed, output, args).await
+            {
+                followed.finish(screen);
+                return Err(error);
             }
-            None => {
-                if let Some(output) = &args.output
-                    && let Err(error) = write_output(session, job, &followed, output, args).await
-                {
-                    followed.finish(screen);
-                    return Err(error);
-                }
-                return Ok(followed.finish(screen));
-            }
-        }
+            return Ok(followed.finish(screen));
+        };
+        sleep(pause).await;
+        view = match job.resume().await {
+            Ok(view) => view,
+            Err(error) => return refusal::told(&error),
+        };
     }
 }
 
@@ -262,7 +259,7 @@ fn params(session: &Session, args: &FanoutRun) -> anyhow::Result<FanoutCreatePar
     };
     let cwd = args.cd.clone().unwrap_or_else(|| ".".into());
     let cwd = session.directory(&cwd)?;
-    let sandbox = args.sandbox.map(|mode| mode.word());
+    let sandbox = args.sandbox.map(SandboxArg::word);
     Ok(FanoutCreateParams {
         name: args.name.clone().or_else(|| stem(&args.input.path())),
         instruction: instruction(args)?,

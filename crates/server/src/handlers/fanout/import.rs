@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::exec_server::Blob;
-use turnlane_protocol::fanout::ImportFormat;
+use turnlane_protocol::fanout::{ImportFormat, RawJson};
 use turnlane_protocol::method::fanout::{
     CHUNK_BYTES_MAX, IMPORT, IMPORT_WRITE, ITEMS_ADD, ITEMS_ADD_MAX, PREVIEW, SEAL,
 };
@@ -121,7 +121,7 @@ pub(crate) async fn add_items(
             "rows has {count} elements; at most {ITEMS_ADD_MAX} are allowed"
         )));
     }
-    let rows: Vec<&str> = params.rows.iter().map(|row| row.as_str()).collect();
+    let rows: Vec<&str> = params.rows.iter().map(RawJson::as_str).collect();
     let items = AddItems {
         seq: i64::try_from(params.seq).map_err(|_| ErrorObject::out_of_range("seq"))?,
         rows: &rows,
