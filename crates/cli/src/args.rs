@@ -6,6 +6,7 @@ mod auth;
 mod demo;
 pub(crate) mod exec;
 mod exec_server;
+mod fanout;
 mod queue;
 mod reach;
 mod run;
@@ -29,6 +30,10 @@ pub(crate) use auth::AuthArgs;
 pub(crate) use demo::Demo;
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Manner, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
+pub(crate) use fanout::{
+    FanoutArgs, FanoutCommand, FanoutExport, FanoutItems, FanoutList, FanoutLogs, FanoutPause,
+    FanoutResume, FanoutRetry, FanoutRm, FanoutRun, HereArgs, InputArgs, LimitArgs, OneJobArgs,
+};
 pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,
     QueueRetry, QueueRm, QueueStart, QueueWait,
@@ -74,6 +79,8 @@ Examples:
   turnlane queue add --new 'update the dependencies'      one for the daemon, which may wait
   turnlane status                                         what needs you, and how the night went
   turnlane thread list                                    what there is
+  turnlane fanout run files.csv --instruction 'Review {path}'
+                                                          one task over the rows of a table
   turnlane app-server --listen ws://127.0.0.1:7071        serve threads to Codex clients
   turnlane doctor                                         what is the matter, if something is
   turnlane exec-server --listen ws://127.0.0.1:0          run commands for a client elsewhere
@@ -116,6 +123,9 @@ pub(crate) enum Command {
 
     /// Queued turns: add, list, change, move, start, retry, hold
     Queue(Box<QueueArgs>),
+
+    /// Jobs: one template over the rows of a table, one agent per row, one result per row
+    Fanout(Box<FanoutArgs>),
 
     /// What agents ask before they do it: list, show, accept, decline
     Approvals(ApprovalsArgs),
@@ -192,6 +202,7 @@ impl Command {
             | Self::Doctor(_) => true,
             Self::AppServer(app_server) => app_server.command.is_none(),
             Self::Queue(queue) => matches!(queue.command, QueueCommand::Add(_)),
+            Self::Fanout(fanout) => fanout.command.runs_items(),
             Self::Demo(_)
             | Self::Status(_)
             | Self::Thread(_)

@@ -3,6 +3,8 @@
 //! The invariant here: the keeper of our processes holds the worker's lock, so that another worker
 //! takes our lanes over only when nothing that we started is left.
 
+mod fanout;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +61,8 @@ pub(crate) enum Kind<'a> {
     Exec,
     /// Drains the lane of one orchestrator's member.
     Shim,
+    /// Runs the fan-out jobs that were started or resumed through it.
+    Fanout,
     /// Reads and changes what is stored: queued turns wait for another worker.
     Desk,
     /// Drains all lanes of its store, from its start on.
@@ -74,6 +78,7 @@ impl Kind<'_> {
             Self::AppServer => ("app-server", None),
             Self::Exec => ("exec", None),
             Self::Shim => ("shim", None),
+            Self::Fanout => ("fanout", None),
             Self::Desk => ("cli", None),
             Self::Serve { endpoint } => ("serve", Some(endpoint.to_owned())),
         };
@@ -85,7 +90,7 @@ impl Kind<'_> {
 
     fn drain(self) -> Drain {
         match self {
-            Self::AppServer | Self::Exec | Self::Shim | Self::Desk => Drain::Loaded,
+            Self::AppServer | Self::Exec | Self::Shim | Self::Fanout | Self::Desk => Drain::Loaded,
             Self::Serve { .. } => Drain::All,
         }
     }
@@ -194,6 +199,7 @@ impl Assembly {
             },
             on_interrupt: after_interrupt(config.server.on_interrupt),
             features: turnlane_server::features(),
+            fanout: fanout::of_server(&config, kind),
             refuse_peer: Some(peers::refuse_confined(service.clone())),
         });
         Ok(Self {
@@ -329,13 +335,16 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
         drain: kind.drain(),
         max_running: match kind {
             Kind::Desk => 0,
-            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Serve { .. } => server.max_running,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Fanout | Kind::Serve { .. } => {
+                server.max_running
+            }
         },
+        fanout: fanout::of_runtime(config),
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         retention: match kind {
             Kind::Serve { .. } => server.retention,
-            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Desk => None,
+            Kind::AppServer | Kind::Exec | Kind::Shim | Kind::Fanout | Kind::Desk => None,
         },
         losses_max: server.poison_limit,
         approval_timeout: server.approval_timeout,

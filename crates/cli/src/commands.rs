@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod exec_server;
+pub(crate) mod fanout;
 pub(crate) mod man;
 pub(crate) mod queue;
 pub(crate) mod run;

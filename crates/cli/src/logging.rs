@@ -22,6 +22,9 @@ pub(crate) const DAEMON: &str = "warn,turnlane_runtime=info,turnlane_server=info
 /// What a shim logs unless told otherwise: also where work was preserved.
 pub(crate) const SHIM: &str = "warn,turnlane_shim=info";
 
+/// What `fanout` logs unless told otherwise: failed items are counted in its progress and listed by it.
+pub(crate) const JOBS: &str = "warn,turnlane_runtime::journal=error";
+
 /// Whether lines are JSON; text until it was chosen.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 

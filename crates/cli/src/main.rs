@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     let usual = match &args.command {
         Command::Serve(serve) if serve.command.is_none() => logging::DAEMON,
         Command::Shim(_) => logging::SHIM,
+        Command::Fanout(_) => logging::JOBS,
         _ => logging::QUIET,
     };
     match logging::start(usual).and_then(|()| run(args)) {
@@ -74,6 +75,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Status(options) => return commands::status::run(&options),
         Command::Thread(options) => return commands::thread::run(options),
         Command::Queue(options) => return commands::queue::run(*options, &args.config),
+        Command::Fanout(options) => return commands::fanout::run(*options, &args.config),
         Command::Approvals(options) => return commands::approvals::run(options),
         Command::Shortcut(shortcut) => {
             return commands::thread::run(shortcut.whole());

@@ -90,6 +90,35 @@ where
     done
 }
 
+/// The server in this process that a command starts where no other runs its work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnServer {
+    /// The script of the engine `scripted`.
+    pub(crate) script: Option<PathBuf>,
+    /// Settings of this command, which no daemon knows.
+    pub(crate) overrides: Vec<String>,
+}
+
+impl OwnServer {
+    /// Returns true if a daemon could not do what is wanted.
+    fn is_needed(&self) -> bool {
+        self.script.is_some() || !self.overrides.is_empty()
+    }
+}
+
+/// Runs a command with a session that runs fan-out jobs: on the daemon, or in this process.
+pub(crate) fn with_runner<F>(reach: &Reach, own: OwnServer, command: F) -> anyhow::Result<ExitCode>
+where
+    F: AsyncFnOnce(&Session) -> anyhow::Result<ExitCode>,
+{
+    crate::runtime::block_on(async {
+        let session = Box::pin(Session::open_runner(reach, own)).await?;
+        let done = Box::pin(command(&session)).await;
+        session.linked.end().await;
+        done
+    })?
+}
+
 impl Session {
     fn new(linked: Linked, place: Place, presence: Presence) -> Self {
         Self {
@@ -139,6 +168,34 @@ impl Session {
             Assembly::start(Kind::Desk, None, &home, codex_home.as_deref(), files).await?;
         let linked = Linked::own(assembly, builder()).await?;
         Ok(Self::new(linked, Place::Home(home), presence))
+    }
+
+    async fn open_runner(reach: &Reach, own: OwnServer) -> anyhow::Result<Self> {
+        if let Some(elsewhere) = Elsewhere::named(reach)? {
+            let linked = elsewhere.link(builder()).await?;
+            return Ok(Self::new(linked, Place::Elsewhere, Presence::Absent));
+        }
+        let home = home::open()?;
+        let codex_home = home::codex();
+        if !own.is_needed()
+            && let Some(linked) = Linked::daemon(&home, builder()).await
+        {
+            return Ok(Self::new(linked, Place::Home(home), Presence::Absent));
+        }
+        home::make(&home)?;
+        let layers = Layers::new(&home, codex_home.as_deref(), &own.overrides);
+        let files = ConfigFiles::new(layers);
+        let script = own.script.as_deref();
+        let assembly =
+            Assembly::start(Kind::Fanout, script, &home, codex_home.as_deref(), files).await?;
+        let linked = Linked::own(assembly, builder()).await?;
+        let presence = record::presence(&home);
+        Ok(Self::new(linked, Place::Home(home), presence))
+    }
+
+    /// Returns true if the server goes on when this command has ended.
+    pub(crate) fn outlives_us(&self) -> bool {
+        self.linked.is_daemon()
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -18,6 +18,7 @@ use crate::error::{CallError, ConnectError, ShutdownError, TurnError, Version};
 use crate::feed::{EventStream, Filter};
 use crate::hooks::HookSet;
 use crate::input::Input;
+use crate::jobs::Jobs;
 use crate::limits::{Limits, Reconnect};
 use crate::link::{ClientMetrics, Connection, ExitReport, Link, LinkOptions, ServerInfo};
 use crate::outcome::TurnOutcome;
@@ -133,6 +134,13 @@ impl Client {
     /// The open approvals of a Turnlane server.
     pub fn approvals(&self) -> Approvals {
         Approvals {
+            owner: Arc::clone(&self.owner),
+        }
+    }
+
+    /// The fan-out jobs of a Turnlane server.
+    pub fn jobs(&self) -> Jobs {
+        Jobs {
             owner: Arc::clone(&self.owner),
         }
     }

@@ -268,6 +268,9 @@ impl Event {
 /// Whether a method without a type of ours says how far an item is. The item's end says it again, so
 /// it may be left out; output of commands that a client runs by itself is told only once and may not.
 fn is_growth(method: &str) -> bool {
+    if matches!(method, "fanout/updated" | "fanout/item/updated") {
+        return true;
+    }
     method.starts_with("item/")
         && (method.ends_with("Delta")
             || method.ends_with("/delta")

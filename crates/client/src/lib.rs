@@ -44,6 +44,7 @@ mod feed;
 mod hooks;
 mod ids;
 mod input;
+mod jobs;
 mod limits;
 mod link;
 mod outcome;
@@ -77,6 +78,10 @@ pub use ids::{ApprovalId, QueuedTurnId, ThreadId, TurnId};
 pub use input::{
     Attachment, ByteRange, ImageDetail, ImageInput, ImageSource, Input, InputItem, TextElement,
 };
+pub use jobs::{
+    ImportOptions, ItemsOfInterest, Job, JobEvent, JobEvents, JobExport, JobImportError, JobItems,
+    JobList, JobSpec, Jobs, PauseMode, RetrySelection,
+};
 pub use limits::{Limits, Reconnect};
 pub use link::{ClientMetrics, Connection, ExitReport, ServerInfo, ServerKind};
 pub use outcome::{
@@ -98,8 +103,15 @@ pub use thread::{
     ThreadStartParams, ThreadStatus, ThreadSummary, ThreadView, Threads, TurnPage, TurnStartParams,
 };
 pub use turn::{Turn, TurnBuilder, TurnStream, WhenBusy};
+pub use turnlane_protocol::fanout::{
+    AttemptOutcome, ExportFormat, ImportFormat, Job as JobView, JobAttempt, JobCounts, JobItem,
+    JobItemDetail, JobItemError, JobItemState, JobLimits, JobOwner, JobSettings, JobState,
+    JobStatus, JobUsage, KeepThreads, MaxFailures, OnDuplicate, OnItemLoss, RawJson, ResultChannel,
+    Worktree,
+};
 pub use turnlane_protocol::item::{CommandAction, FileUpdate, FileUpdateKind};
 pub use turnlane_protocol::method::{
-    CwdFilter, SkillsListParams, SortDirection, ThreadListParams, ThreadLoadedListParams,
+    CwdFilter, FanoutCreateParams, FanoutExportParams, FanoutExportTarget, FanoutListParams,
+    FanoutPreviewAnswer, SkillsListParams, SortDirection, ThreadListParams, ThreadLoadedListParams,
     ThreadSortKey, ThreadSourceKind,
 };

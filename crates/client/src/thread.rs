@@ -25,6 +25,7 @@ pub use api::{
     ForkParams, ThreadReadParams, ThreadResumeParams, ThreadRollbackParams, ThreadStartParams,
     TurnStartParams,
 };
+pub(crate) use pages::{Entries, Listing};
 pub(crate) use resume::{listen, listen_soon, resume_all};
 pub(crate) use state::{Activity, Registry, ThreadState};
 pub use view::{

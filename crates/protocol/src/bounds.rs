@@ -87,8 +87,8 @@ impl Bound {
 fn named(name: &str) -> Bound {
     match name {
         "input" | "history" | "outputSchema" | "toolOutput" | "dynamicTools" | "command"
-        | "env" | "deltaBase64" => Bound::Free,
-        "baseInstructions" | "developerInstructions" | "developer_instructions" => {
+        | "env" | "deltaBase64" | "dataBase64" | "rows" => Bound::Free,
+        "baseInstructions" | "instruction" | "developerInstructions" | "developer_instructions" => {
             Bound::Member(texts(INSTRUCTIONS_BYTES_MAX))
         }
         "additionalContext" => Bound::Below(texts(INSTRUCTIONS_BYTES_MAX)),

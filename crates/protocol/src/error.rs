@@ -8,6 +8,7 @@
 //!
 //! Which situation gets which error is not decided here but by the crate that meets the situation.
 
+mod fanout;
 mod processes;
 mod queue;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod threads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use fanout::InputProblem;
 pub use processes::ProcessFamily;
 pub use queue::{QUEUED_TURN_BYTES_MAX, QueueDialect};
 pub use threads::{MissingThread, Owner, UnsteerableTurn};
@@ -350,6 +352,30 @@ reasons! {
     SandboxUnavailable = "sandboxUnavailable",
     /// The rules about commands cannot be loaded.
     BadRules = "badRules",
+    /// No such fan-out job.
+    JobNotFound = "jobNotFound",
+    /// The fan-out job has no such item.
+    ItemNotFound = "itemNotFound",
+    /// The state of the fan-out job does not allow the call.
+    WrongState = "wrongState",
+    /// The template of the fan-out job cannot be used.
+    BadTemplate = "badTemplate",
+    /// The schema of results cannot be used.
+    BadSchema = "badSchema",
+    /// The input of the fan-out job cannot be imported.
+    BadInput = "badInput",
+    /// A limit of the fan-out job is out of range.
+    BadLimit = "badLimit",
+    /// The price of the model is not known.
+    NoPrice = "noPrice",
+    /// The engine cannot deliver results on the channel.
+    ChannelUnsupported = "channelUnsupported",
+    /// The output file exists.
+    OutputExists = "outputExists",
+    /// The output file is the input file.
+    OutputIsInput = "outputIsInput",
+    /// Bytes or rows behind the place that is wanted next.
+    OffsetMismatch = "offsetMismatch",
     /// Too many unanswered requests.
     Overloaded = "overloaded",
     /// The store cannot grow.

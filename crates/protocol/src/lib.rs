@@ -3,7 +3,7 @@
 //! This crate owns every shape that crosses a process boundary: the JSON-RPC [`envelope`] and its
 //! [`error`] object, [`thread`]s, [`turn`]s and their [`item`]s, what callers say ([`input`]) and
 //! allow ([`policy`]), the params and answers of [`method`]s, [`approval`]s and
-//! [`notification`]s, and the arithmetic of recurring turns ([`schedule`]). It has no I/O, no tokio
+//! [`notification`]s, jobs over many rows ([`fanout`]), and the arithmetic of recurring turns ([`schedule`]). It has no I/O, no tokio
 //! and no clock: a type here can be used by a server, a client and a test alike.
 //!
 //! Two rules decide how strictly something is read. What callers ask of us is read strictly: a word
@@ -43,6 +43,7 @@ pub mod envelope;
 pub mod error;
 pub mod exec_events;
 pub mod exec_server;
+pub mod fanout;
 pub mod handshake;
 pub mod hook;
 pub mod ids;

@@ -12,6 +12,7 @@ pub mod background_terminals;
 pub mod catalog;
 pub mod command_exec;
 pub mod config_read;
+pub mod fanout;
 pub mod model_list;
 pub mod process;
 pub mod read_state;
@@ -55,6 +56,15 @@ pub use command_exec::{
     CommandExecWriteParams, TerminalSize,
 };
 pub use config_read::{ConfigReadAnswer, ConfigReadParams, ConfigRequirementsReadAnswer};
+pub use fanout::{
+    FanoutCreateParams, FanoutDeleteParams, FanoutExportAnswer, FanoutExportParams,
+    FanoutExportTarget, FanoutImportAnswer, FanoutImportParams, FanoutImportWriteAnswer,
+    FanoutImportWriteParams, FanoutItemsAddAnswer, FanoutItemsAddParams, FanoutItemsListAnswer,
+    FanoutItemsListParams, FanoutItemsReadAnswer, FanoutItemsReadParams, FanoutJobAnswer,
+    FanoutJobParams, FanoutListAnswer, FanoutListParams, FanoutPauseParams, FanoutPreviewAnswer,
+    FanoutPreviewParams, FanoutPrompt, FanoutRetryAnswer, FanoutRetryParams, FanoutSubscribeParams,
+    ImportSource,
+};
 pub use model_list::{
     InputModality, Model, ModelListAnswer, ModelListParams, ReasoningEffortOption,
 };

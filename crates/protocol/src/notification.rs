@@ -8,6 +8,7 @@
 //! Who gets what, in which order and with which numbers is decided by the server.
 
 mod delta;
+mod fanout;
 mod item;
 mod process;
 mod server;
@@ -24,6 +25,7 @@ use crate::params;
 pub use delta::{
     DeltaKind, ItemDelta, ItemPlace, ReasoningSummaryDelta, ReasoningTextDelta, encode_delta,
 };
+pub use fanout::{FanoutEnded, FanoutItemUpdated, FanoutUpdated};
 pub use item::{
     ItemCompleted, ItemStarted, McpToolCallProgress, ReasoningSummaryPartAdded, TerminalInteraction,
 };
@@ -184,6 +186,12 @@ notifications! {
     /// Deltas were left out because the client read too slowly; only for clients that know
     /// Turnlane.
     ConnectionLagged(ConnectionLagged) = CONNECTION_LAGGED "connection/lagged",
+    /// A fan-out job has changed; only for subscribed clients that know Turnlane.
+    FanoutUpdated(FanoutUpdated) = FANOUT_UPDATED "fanout/updated",
+    /// An item of a fan-out job has changed; only for clients that subscribed to items.
+    FanoutItemUpdated(FanoutItemUpdated) = FANOUT_ITEM_UPDATED "fanout/item/updated",
+    /// A fan-out job has ended or is paused; only for subscribed clients that know Turnlane.
+    FanoutEnded(FanoutEnded) = FANOUT_ENDED "fanout/ended",
 }
 
 /// A notification we have no type for.

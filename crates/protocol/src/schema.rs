@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::approval;
 use crate::error::ErrorObject;
+use crate::fanout::{Job, JobItem, JobItemDetail};
 use crate::handshake;
 use crate::item::ThreadItem;
 use crate::method;
@@ -49,6 +50,7 @@ pub fn documents() -> Vec<(String, Value)> {
     threads(&mut documents);
     offers(&mut documents);
     processes(&mut documents);
+    jobs(&mut documents);
     questions(&mut documents);
     documents.add::<ServerNotification>();
     documents.finish()
@@ -170,6 +172,37 @@ fn processes(documents: &mut Documents) {
     documents.add::<method::ProcessWriteStdinParams>();
     documents.add::<method::ProcessResizePtyParams>();
     documents.add::<method::ProcessKillParams>();
+}
+
+/// `fanout/*`.
+fn jobs(documents: &mut Documents) {
+    documents.add::<Job>();
+    documents.add::<JobItem>();
+    documents.add::<JobItemDetail>();
+    documents.add::<method::FanoutCreateParams>();
+    documents.add::<method::FanoutJobParams>();
+    documents.add::<method::FanoutJobAnswer>();
+    documents.add::<method::FanoutImportParams>();
+    documents.add::<method::FanoutImportAnswer>();
+    documents.add::<method::FanoutImportWriteParams>();
+    documents.add::<method::FanoutImportWriteAnswer>();
+    documents.add::<method::FanoutItemsAddParams>();
+    documents.add::<method::FanoutItemsAddAnswer>();
+    documents.add::<method::FanoutPreviewParams>();
+    documents.add::<method::FanoutPreviewAnswer>();
+    documents.add::<method::FanoutListParams>();
+    documents.add::<method::FanoutListAnswer>();
+    documents.add::<method::FanoutPauseParams>();
+    documents.add::<method::FanoutRetryParams>();
+    documents.add::<method::FanoutRetryAnswer>();
+    documents.add::<method::FanoutItemsListParams>();
+    documents.add::<method::FanoutItemsListAnswer>();
+    documents.add::<method::FanoutItemsReadParams>();
+    documents.add::<method::FanoutItemsReadAnswer>();
+    documents.add::<method::FanoutExportParams>();
+    documents.add::<method::FanoutExportAnswer>();
+    documents.add::<method::FanoutDeleteParams>();
+    documents.add::<method::FanoutSubscribeParams>();
 }
 
 /// What clients are asked, and `approval/*`.

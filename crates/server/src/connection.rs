@@ -29,6 +29,7 @@ use turnlane_runtime::Handle;
 use self::order::PerThread;
 use crate::commands::Commands;
 use crate::hub::ConnectionId;
+use crate::job_feed::JobSubscriptions;
 use crate::methods::{Call, Gate, Order, Running};
 use crate::options::PeerKind;
 use crate::server::Shared;
@@ -44,7 +45,13 @@ const EXPERIMENTAL: &[&str] = &[
 ];
 
 /// Notifications that only clients that know Turnlane get.
-const OURS: &[&str] = &[method::CONNECTION_LAGGED, method::APPROVAL_CHANGED];
+const OURS: &[&str] = &[
+    method::CONNECTION_LAGGED,
+    method::APPROVAL_CHANGED,
+    method::FANOUT_UPDATED,
+    method::FANOUT_ITEM_UPDATED,
+    method::FANOUT_ENDED,
+];
 
 /// What a client has said about itself.
 #[derive(Clone, Debug)]
@@ -68,6 +75,7 @@ pub(crate) struct Connection {
     client: Introduced,
     order: PerThread,
     followed: Followed,
+    job_subscriptions: JobSubscriptions,
     /// Queued turns that go with this connection; none when it has gone.
     bound: Mutex<Option<BoundRows>>,
     commands: Commands,
@@ -89,6 +97,7 @@ impl Connection {
             client,
             order: PerThread::default(),
             followed: Followed::default(),
+            job_subscriptions: JobSubscriptions::default(),
             bound: Mutex::new(Some(BoundRows::new())),
             commands: Commands::default(),
         }
@@ -114,6 +123,11 @@ impl Connection {
     /// The threads that this connection follows.
     pub(crate) fn followed(&self) -> &Followed {
         &self.followed
+    }
+
+    /// The fan-out jobs that this connection is told of.
+    pub(crate) fn job_subscriptions(&self) -> &JobSubscriptions {
+        &self.job_subscriptions
     }
 
     /// Whether it follows this one.
@@ -252,6 +266,7 @@ impl Connection {
             Order::Free => None,
             Order::PerThread => thread_of(params.raw()),
             Order::PerProcess => process_of(params.raw()),
+            Order::PerJob => job_of(params.raw()),
         };
         let running = (found.run)(Call {
             cx: Arc::clone(self),
@@ -312,6 +327,17 @@ fn process_of(raw: &[u8]) -> Option<String> {
             .process_handle
             .map(|handle| format!("process {handle}"))
     })
+}
+
+/// The fan-out job that params are about, if they name one; unlike any thread's id.
+fn job_of(raw: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        job_id: String,
+    }
+    let named: Named = strict::read(raw).ok()?;
+    Some(format!("job {}", named.job_id))
 }
 
 /// A handler whose panic ends itself and nothing else; its request is answered by its responder.

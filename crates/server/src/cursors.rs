@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use turnlane_protocol::error::ErrorObject;
 use turnlane_protocol::method::{SortDirection, ThreadSortKey};
+use turnlane_runtime::store::fanout::JobPlace;
 use turnlane_runtime::store::queue::QueueFrom;
 use turnlane_runtime::store::thread::{Direction, ThreadPlace};
 
@@ -38,6 +39,33 @@ pub(crate) fn read_queue(cursor: &str) -> Result<QueueFrom, ErrorObject> {
         None => None,
     };
     from.ok_or_else(|| ErrorObject::invalid_cursor(cursor))
+}
+
+/// A cursor of `fanout/items/list`: from the item with this number on.
+pub(crate) fn of_items(seq: i64) -> String {
+    format!("i{seq}")
+}
+
+/// Reads a cursor of `fanout/items/list`.
+pub(crate) fn in_items(cursor: &str) -> Result<i64, ErrorObject> {
+    let seq = cursor.strip_prefix('i').and_then(|seq| seq.parse().ok());
+    let seq = seq.filter(|seq| *seq >= 0);
+    seq.ok_or_else(|| ErrorObject::invalid_cursor(cursor))
+}
+
+/// A cursor of `fanout/list`: behind this job.
+pub(crate) fn of_jobs(place: &JobPlace) -> String {
+    written(&["j", &place.created_ms.to_string(), &place.id])
+}
+
+/// Reads a cursor of `fanout/list`.
+pub(crate) fn in_jobs(cursor: &str) -> Result<JobPlace, ErrorObject> {
+    let read = || {
+        let [kind, created_ms, id] = <[String; 3]>::try_from(parts(cursor)?).ok()?;
+        let created_ms = created_ms.parse().ok()?;
+        (kind == "j").then_some(JobPlace { created_ms, id })
+    };
+    read().ok_or_else(|| ErrorObject::invalid_cursor(cursor))
 }
 
 /// Whether a page begins at its place or behind it.

@@ -143,6 +143,7 @@ impl Embedded {
             process_spawn: ProcessSpawn::Allow,
             on_interrupt: config.on_interrupt,
             features: crate::features(),
+            fanout: config.fanout,
             refuse_peer: None,
         });
         let parts = Mutex::new(Some(Parts {

@@ -5,6 +5,7 @@
 //! reads is read from the store that the thread is in, at that moment.
 
 pub(crate) mod approval;
+pub(crate) mod fanout;
 pub(crate) mod server_status;
 pub(crate) mod thread_archive;
 pub(crate) mod thread_background;

@@ -39,6 +39,18 @@ impl Hub {
         self.map().len()
     }
 
+    /// Calls this for every connection. It must not wait.
+    pub(crate) fn each(&self, mut call: impl FnMut(&Connection)) {
+        for connection in self.map().values() {
+            call(connection);
+        }
+    }
+
+    /// Returns true if a connection fits.
+    pub(crate) fn any(&self, fits: impl Fn(&Connection) -> bool) -> bool {
+        self.map().values().any(|connection| fits(connection))
+    }
+
     /// Tells everybody who wants this method and fits.
     pub(crate) fn tell_all(
         &self,

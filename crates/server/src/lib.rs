@@ -26,6 +26,7 @@ mod git;
 mod handlers;
 mod health;
 mod hub;
+mod job_feed;
 mod journal;
 mod listening;
 mod methods;
@@ -46,12 +47,14 @@ pub use handlers::thread_queue::{
     still_of_thread as attachments_still_of,
 };
 pub use listening::Door;
-pub use options::{Defaults, Options, PeerKind, ProcessSpawn, Wanted};
+pub use options::{Defaults, FanoutOptions, Options, PeerKind, ProcessSpawn, Wanted};
 #[doc(hidden)]
 pub use rights::DOORS;
 pub use server::Server;
 
 /// The namespaces of ours that are built, as `initialize` names them.
 pub fn features() -> Vec<String> {
-    ["queue", "approval", "replay"].map(str::to_owned).to_vec()
+    ["queue", "approval", "replay", "fanout"]
+        .map(str::to_owned)
+        .to_vec()
 }

@@ -42,6 +42,8 @@ pub(crate) enum Order {
     PerThread,
     /// The same for a process that the client names.
     PerProcess,
+    /// The same for a fan-out job.
+    PerJob,
 }
 
 /// A request on its way to its handler.
@@ -171,7 +173,7 @@ where
 
 /// The table of all methods but `initialize`, which the connection answers itself.
 pub(crate) fn methods() -> Methods {
-    processes(offers(queue(threads(Methods::default()))))
+    jobs(processes(offers(queue(threads(Methods::default())))))
 }
 
 /// Threads, turns, approvals.
@@ -270,4 +272,34 @@ fn processes(methods: Methods) -> Methods {
         .on(process::WRITE_STDIN, Experimental, PerProcess, submitted(commands::write_stdin))
         .on(process::RESIZE_PTY, Experimental, PerProcess, answered(commands::resize_pty))
         .on(process::KILL, Experimental, PerProcess, answered(commands::kill))
+}
+
+/// Jobs that run one template over many rows.
+#[rustfmt::skip] // As above.
+fn jobs(methods: Methods) -> Methods {
+    use crate::handlers::fanout as to;
+    use Gate::Open;
+    use Order::{Free, PerJob};
+    use turnlane_protocol::method::fanout as name;
+
+    methods
+        .on(name::CREATE, Open, Free, answered(to::create))
+        .on(name::IMPORT, Open, PerJob, answered(to::import))
+        .on(name::IMPORT_WRITE, Open, PerJob, answered(to::write))
+        .on(name::ITEMS_ADD, Open, PerJob, answered(to::add_items))
+        .on(name::PREVIEW, Open, Free, answered(to::preview))
+        .on(name::SEAL, Open, PerJob, answered(to::seal))
+        .on(name::EXPORT, Open, Free, answered(to::export))
+        .on(name::START, Open, PerJob, answered_then(to::start))
+        .on(name::READ, Open, Free, answered(to::read))
+        .on(name::LIST, Open, Free, answered(to::list))
+        .on(name::PAUSE, Open, PerJob, answered(to::pause))
+        .on(name::RESUME, Open, PerJob, answered(to::resume))
+        .on(name::CANCEL, Open, PerJob, answered(to::cancel))
+        .on(name::RETRY, Open, PerJob, answered(to::retry))
+        .on(name::ITEMS_LIST, Open, Free, answered(to::list_items))
+        .on(name::ITEMS_READ, Open, Free, answered(to::read_item))
+        .on(name::DELETE, Open, PerJob, answered(to::delete))
+        .on(name::SUBSCRIBE, Open, PerJob, answered_then(to::subscribe))
+        .on(name::UNSUBSCRIBE, Open, PerJob, answered(to::unsubscribe))
 }

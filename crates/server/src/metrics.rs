@@ -15,6 +15,8 @@ use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::thread::ThreadStatus;
 use turnlane_protocol::turn_error::ErrorKind;
 use turnlane_protocol::usage::TokenCounts;
+use turnlane_runtime::fanout::jobs::spec::state_word;
+use turnlane_runtime::store::fanout::JobRow;
 use turnlane_runtime::store::{Census, Times};
 
 /// Upper bounds of the buckets of `turnlane_turn_seconds`, in milliseconds.
@@ -54,8 +56,35 @@ pub(crate) struct Others {
     pub(crate) tokens: Vec<(String, TokenCounts)>,
     /// Approvals that wait for a decision; none when the store could not tell.
     pub(crate) approvals_open: Option<OpenApprovals>,
+    /// The fan-out jobs and their items by state; none when the store could not tell.
+    pub(crate) jobs: Option<JobCensus>,
     /// The files of the database that there are, with their sizes in bytes.
     pub(crate) database: Vec<(&'static str, u64)>,
+}
+
+/// Fan-out jobs and their items by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JobCensus {
+    jobs: BTreeMap<&'static str, u64>,
+    items: BTreeMap<&'static str, u64>,
+}
+
+impl JobCensus {
+    /// Counts one more job.
+    pub(crate) fn add(&mut self, job: &JobRow) {
+        *self.jobs.entry(state_word(job.state)).or_default() += 1;
+        let counts = &job.counts;
+        for (state, count) in [
+            ("pending", job.pending()),
+            ("running", counts.running),
+            ("succeeded", counts.succeeded),
+            ("failed", counts.failed),
+            ("skipped", counts.skipped),
+            ("cancelled", counts.cancelled),
+        ] {
+            *self.items.entry(state).or_default() += u64::try_from(count).unwrap_or(0);
+        }
+    }
 }
 
 /// Approvals that wait for a decision.
@@ -219,6 +248,14 @@ fn stored(others: &Others, text: &mut String) {
         head("approvals_open", help, "gauge", text);
         let count = open.count;
         let _ = writeln!(text, "turnlane_approvals_open {count}");
+    }
+    if let Some(census) = &others.jobs {
+        let help = "Fan-out jobs by state; the newest 1,000 are counted.";
+        let jobs = census.jobs.iter().map(|(state, count)| (*state, *count));
+        labelled("fanout_jobs", help, "gauge", "state", jobs, text);
+        let help = "Items of these jobs by state.";
+        let items = census.items.iter().map(|(state, count)| (*state, *count));
+        labelled("fanout_items", help, "gauge", "state", items, text);
     }
     if !others.database.is_empty() {
         let help = "Size of the files of the database.";

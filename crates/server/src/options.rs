@@ -13,6 +13,7 @@ use turnlane_process::ProcessService;
 use turnlane_protocol::ids::WorkerId;
 use turnlane_protocol::policy::BuiltinProfile;
 use turnlane_rpc::listen::PeerFilter;
+use turnlane_runtime::fanout::jobs::Owner as JobOwner;
 use turnlane_runtime::store::queue::Policies;
 use turnlane_runtime::{AfterInterrupt, Clock, Handle, Settings};
 
@@ -41,9 +42,29 @@ pub struct Options {
     pub on_interrupt: AfterInterrupt,
     /// The namespaces that are built, as `initialize` answers them.
     pub features: Vec<String>,
+    /// The rules for fan-out jobs.
+    pub fanout: FanoutOptions,
     /// Refuses peers of every listener that serves this server, before a byte of their connection is
     /// read.
     pub refuse_peer: Option<PeerFilter>,
+}
+
+/// The rules for fan-out jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct FanoutOptions {
+    /// The owner of jobs whose caller names none, and of jobs that are resumed here.
+    pub owner: JobOwner,
+    /// Take paths of the server from websockets too.
+    pub server_paths: bool,
+}
+
+impl Default for FanoutOptions {
+    fn default() -> Self {
+        Self {
+            owner: JobOwner::Detached,
+            server_paths: false,
+        }
+    }
 }
 
 /// The rule for commands without a sandbox: those of `process/spawn`, and of every other method with a

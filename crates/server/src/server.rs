@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use turnlane_protocol::envelope::{Stamp, encode_notification};
 use turnlane_protocol::notification::method;
 use turnlane_rpc::{Budget, CloseReason, Duplex, LagNotice, Limits, Peer, PeerOptions, RequestIds};
-use turnlane_runtime::store::Health;
 use turnlane_runtime::store::approval::ApprovalQuery;
+use turnlane_runtime::store::fanout::JobQuery;
+use turnlane_runtime::store::{Health, Store, StoreError};
 
 use crate::bindings::Bindings;
 use crate::broker::Broker;
@@ -23,14 +24,20 @@ use crate::connection::{Connection, Introduced};
 use crate::handlers::thread_queue::Swept;
 use crate::health;
 use crate::hub::{ConnectionId, Hub};
+use crate::job_feed::{self, JobFeed};
 use crate::methods::{Methods, methods};
-use crate::metrics::{Metrics, OpenApprovals, Others};
+use crate::metrics::{JobCensus, Metrics, OpenApprovals, Others};
 use crate::options::{Options, PeerKind};
 use crate::subscriptions::Feeds;
 use crate::watcher::Watcher;
 
 /// The database in a home.
 pub(crate) const DATABASE: &str = "turnlane.db";
+
+/// The most fan-out jobs that a scrape counts, so that its cost has a bound.
+const JOBS_COUNTED_MAX: usize = 1_000;
+/// The jobs that one look at the store counts.
+const JOBS_PAGE: u32 = 100;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -40,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) methods: Methods,
     pub(crate) broker: Broker,
     pub(crate) feeds: Feeds,
+    pub(crate) job_feed: JobFeed,
     pub(crate) metrics: Metrics,
     pub(crate) swept: Swept,
     ids: RequestIds,
@@ -70,6 +78,7 @@ impl Server {
             methods: methods(),
             broker: Broker::new(ids.clone()),
             feeds: Feeds::default(),
+            job_feed: JobFeed::default(),
             metrics: Metrics::default(),
             swept: Swept::default(),
             ids,
@@ -81,6 +90,7 @@ impl Server {
         let watcher = Watcher::new(Arc::downgrade(&shared));
         shared.options.runtime.watch(Arc::new(watcher));
         health::watch(&shared);
+        job_feed::watch(&shared);
         Self { shared }
     }
 
@@ -142,6 +152,7 @@ impl Server {
         let store_writes = *store.health().borrow() == Health::Good;
         let census = store.census().await;
         let open = store.approvals(ApprovalQuery::Open).await;
+        let jobs = job_census(store.as_ref()).await;
         let database = database(&options.home);
         metrics.text(&Others {
             connections: hub.count(),
@@ -163,6 +174,9 @@ impl Server {
                         lanes: threads.len(),
                     }
                 })
+                .ok(),
+            jobs: jobs
+                .inspect_err(|error| tracing::warn!(%error, "the jobs could not be counted"))
                 .ok(),
             database,
         })
@@ -193,6 +207,29 @@ impl Server {
             let frame = encode_notification(method::CONNECTION_LAGGED, &params, Some(stamp));
             wanted.then(|| frame.ok().map(Bytes::from)).flatten()
         })
+    }
+}
+
+/// The newest jobs of the store by state, at most [`JOBS_COUNTED_MAX`].
+async fn job_census(store: &dyn Store) -> Result<JobCensus, StoreError> {
+    let mut census = JobCensus::default();
+    let (mut counted, mut after) = (0, None);
+    loop {
+        let query = JobQuery {
+            after,
+            states: Vec::new(),
+            parent: None,
+            limit: JOBS_PAGE,
+        };
+        let page = store.jobs(query).await?;
+        counted += page.jobs.len();
+        for job in &page.jobs {
+            census.add(job);
+        }
+        after = page.next;
+        if after.is_none() || counted >= JOBS_COUNTED_MAX {
+            return Ok(census);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`, `[store]`: how
+//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`, `[store]`, `[fanout]`: how
 //! we serve.
 //!
 //! The invariant here: what is not said has the default of the documentation, and what is said is
@@ -44,6 +44,28 @@ pub(crate) struct ServerConfig {
     pub(crate) local_sockets: LocalSockets,
     /// Whether what surrounds this program is the sandbox, where mounts cannot be had.
     pub(crate) absent_mounts: AbsentMounts,
+    pub(crate) fanout: FanoutConfig,
+}
+
+/// `[fanout]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FanoutConfig {
+    /// Items of fan-out jobs that run at once in one process.
+    pub(crate) max_running: usize,
+    /// Whether paths of the server are taken from websockets too.
+    pub(crate) server_paths: bool,
+    /// Whether agents are offered the tools of fan-out jobs.
+    pub(crate) agent_tools: bool,
+}
+
+impl Default for FanoutConfig {
+    fn default() -> Self {
+        Self {
+            max_running: 256,
+            server_paths: false,
+            agent_tools: false,
+        }
+    }
 }
 
 /// What becomes of a queue when its running turn is interrupted.
@@ -82,6 +104,7 @@ impl Default for ServerConfig {
             spawn: Spawn::Allow,
             local_sockets: LocalSockets::Closed,
             absent_mounts: AbsentMounts::Refuse,
+            fanout: FanoutConfig::default(),
         }
     }
 }
@@ -95,7 +118,7 @@ const DEDUPE_MAX: Duration = Duration::from_hours(24 * 30);
 
 impl ServerConfig {
     /// The names of the sections.
-    pub(super) const SECTIONS: [&'static str; 8] = [
+    pub(super) const SECTIONS: [&'static str; 9] = [
         "server",
         "thread",
         "approvals",
@@ -104,6 +127,7 @@ impl ServerConfig {
         "engine",
         "process",
         "store",
+        "fanout",
     ];
 
     /// Takes over what one of the tables says.
@@ -138,6 +162,12 @@ impl ServerConfig {
                 &mut self.max_running,
                 count(&section, "max_running", 1, 1_000)?,
             ),
+            "fanout" => {
+                let running = count(&section, "max_running", 1, 10_000)?;
+                set(&mut self.fanout.max_running, running);
+                set(&mut self.fanout.server_paths, section.flag("server_paths")?);
+                set(&mut self.fanout.agent_tools, section.flag("agent_tools")?);
+            }
             "engine" => self.engine.apply(&section)?,
             _ => {
                 set(&mut self.spawn, section.word("spawn", &SPAWN)?);

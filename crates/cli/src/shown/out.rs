@@ -103,6 +103,19 @@ pub(crate) fn note(text: &str) {
     tell(&format!("{text}\n"), Colour::Off);
 }
 
+/// Puts one line in the place of the line that a terminal shows now, on standard error.
+pub(crate) fn redraw(line: &str) {
+    let mut bytes = b"\r\x1b[2K".to_vec();
+    bytes.extend(Colour::Off.shown(line).into_bytes());
+    let _ = Chunk(bytes).write_to(io::stderr().lock());
+}
+
+/// Writes data to standard output as it is: the content of a file that a person asked for.
+pub(crate) fn print_bytes(data: &[u8]) -> anyhow::Result<()> {
+    let written = Chunk(data.to_vec()).write_to(io::stdout().lock());
+    written.context("cannot write to standard output")
+}
+
 /// Writes what the parser of arguments says: help to standard output, errors to standard error.
 ///
 /// An error repeats arguments. Where one has hidden characters the text loses its colours, because

@@ -18,13 +18,13 @@ use crate::review::BoxFuture;
 
 /// One page of anything, as it came.
 #[derive(Debug, Default)]
-pub(super) struct Page {
-    pub(super) data: Vec<Value>,
-    pub(super) next_cursor: Option<String>,
+pub(crate) struct Page {
+    pub(crate) data: Vec<Value>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 impl Page {
-    pub(super) fn from_json(mut answer: Value) -> Self {
+    pub(crate) fn from_json(mut answer: Value) -> Self {
         let data = match answer.get_mut("data").map(Value::take) {
             Some(Value::Array(data)) => data,
             _ => Vec::new(),
@@ -39,7 +39,7 @@ impl Page {
 
 /// Where a list stands.
 #[derive(Clone, Debug)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     method: &'static str,
     params: Map<String, Value>,
     limit: Option<u32>,
@@ -55,7 +55,7 @@ enum Next {
 
 impl Listing {
     /// The list of `method`, in pages of `limit` or of what the server likes.
-    pub(super) fn new(
+    pub(crate) fn new(
         method: &'static str,
         params: Map<String, Value>,
         limit: Option<u32>,
@@ -73,7 +73,7 @@ impl Listing {
     }
 
     /// The next page; none at the end.
-    pub(super) async fn next(&mut self, core: &Core) -> Result<Option<Vec<Value>>, CallError> {
+    pub(crate) async fn next(&mut self, core: &Core) -> Result<Option<Vec<Value>>, CallError> {
         let cursor = match &self.next {
             Next::End => return Ok(None),
             Next::First => None,
@@ -119,7 +119,7 @@ impl Listing {
 type Fetched = (Listing, Result<Option<Vec<Value>>, CallError>);
 
 /// Every entry of a list, page by page as it is read.
-pub(super) struct Entries<T> {
+pub(crate) struct Entries<T> {
     owner: Arc<Owner>,
     state: State,
     ready: VecDeque<T>,
@@ -135,7 +135,7 @@ enum State {
 
 impl<T> Entries<T> {
     /// Nothing is asked before the stream is polled.
-    pub(super) fn new(owner: Arc<Owner>, listing: Listing, read: fn(Value) -> Option<T>) -> Self {
+    pub(crate) fn new(owner: Arc<Owner>, listing: Listing, read: fn(Value) -> Option<T>) -> Self {
         Self {
             owner,
             state: State::Idle(listing),
@@ -145,7 +145,7 @@ impl<T> Entries<T> {
     }
 
     /// A list that cannot be read.
-    pub(super) fn failed(owner: Arc<Owner>, why: CallError, read: fn(Value) -> Option<T>) -> Self {
+    pub(crate) fn failed(owner: Arc<Owner>, why: CallError, read: fn(Value) -> Option<T>) -> Self {
         Self {
             owner,
             state: State::Failed(Some(why)),

@@ -14,6 +14,7 @@ mod ends;
 mod examples;
 mod fuzzed;
 mod hooks;
+mod jobs;
 mod kills;
 mod lag;
 mod leaving;

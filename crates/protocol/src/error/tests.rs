@@ -1,5 +1,6 @@
 //! Every error's code, text and `data`, letter for letter.
 
+mod fanout;
 mod processes;
 mod threads;
 

@@ -11,6 +11,7 @@ mod documents;
 mod envelope;
 mod example;
 mod exec_server;
+mod fanout;
 mod handshake;
 mod input;
 mod item;

@@ -9,6 +9,7 @@ use turnlane_protocol::notification::{
 
 use crate::approval::approval;
 use crate::example::with;
+use crate::fanout;
 use crate::item::item;
 use crate::method::settings;
 use crate::methods_threads::goal;
@@ -215,6 +216,21 @@ fn about_processes() -> Vec<(&'static str, Value)> {
     ]
 }
 
+fn about_jobs() -> Vec<(&'static str, Value)> {
+    vec![
+        (method::FANOUT_UPDATED, json!({"job": fanout::status()})),
+        (
+            method::FANOUT_ITEM_UPDATED,
+            json!({"jobId": fanout::JOB, "item": fanout::item()}),
+        ),
+        (
+            method::FANOUT_ITEM_UPDATED,
+            json!({"jobId": fanout::JOB, "dropped": 7}),
+        ),
+        (method::FANOUT_ENDED, json!({"job": fanout::job()})),
+    ]
+}
+
 /// At least one of every method.
 fn examples() -> Vec<(&'static str, Value)> {
     [
@@ -223,6 +239,7 @@ fn examples() -> Vec<(&'static str, Value)> {
         about_items(),
         about_processes(),
         about_the_rest(),
+        about_jobs(),
     ]
     .concat()
 }

@@ -13,7 +13,7 @@ use turnlane_runtime::engine::Engine;
 use turnlane_runtime::{AfterInterrupt, Settings};
 
 use crate::answers::Facts;
-use crate::options::{Defaults, Wanted};
+use crate::options::{Defaults, FanoutOptions, Wanted};
 
 /// What an embedded server is made with.
 ///
@@ -27,6 +27,7 @@ pub struct EmbeddedConfig {
     pub(super) defaults: Option<Arc<dyn Defaults>>,
     pub(super) runtime: turnlane_runtime::Options,
     pub(super) on_interrupt: AfterInterrupt,
+    pub(super) fanout: FanoutOptions,
 }
 
 impl EmbeddedConfig {
@@ -58,6 +59,7 @@ impl EmbeddedConfig {
             defaults: None,
             runtime: turnlane_runtime::Options::default(),
             on_interrupt: AfterInterrupt::Pause,
+            fanout: FanoutOptions::default(),
         }
     }
 
@@ -110,6 +112,13 @@ impl EmbeddedConfig {
     #[must_use]
     pub fn on_interrupt(mut self, after: AfterInterrupt) -> Self {
         self.on_interrupt = after;
+        self
+    }
+
+    /// The rules for fan-out jobs.
+    #[must_use]
+    pub fn fanout(mut self, options: FanoutOptions) -> Self {
+        self.fanout = options;
         self
     }
 }

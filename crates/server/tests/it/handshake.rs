@@ -37,7 +37,7 @@ async fn a_client_says_who_it_is_before_anything_else_and_once() {
     );
     assert_eq!(
         answer["turnlane"]["features"],
-        json!(["queue", "approval", "replay"])
+        json!(["queue", "approval", "replay", "fanout"])
     );
     assert_eq!(answer["turnlane"]["protocol"], 1);
     let error = client.err("initialize", info).await;

@@ -109,6 +109,7 @@ impl Host {
             process_spawn,
             on_interrupt: AfterInterrupt::Continue,
             features: Vec::new(),
+            fanout: turnlane_server::FanoutOptions::default(),
             refuse_peer: None,
         });
         Self {

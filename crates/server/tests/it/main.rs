@@ -13,6 +13,7 @@ mod decisions;
 mod embedded;
 mod engines;
 mod errors;
+mod fanout;
 mod full_disk;
 mod handshake;
 mod holds;

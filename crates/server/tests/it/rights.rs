@@ -68,6 +68,14 @@ impl Words {
     /// The members to say it with, at this door; none where the door has no such words.
     fn members(self, door: &str) -> Option<Value> {
         let is_turn = !["thread/start", "thread/resume", "thread/fork"].contains(&door);
+        if door == "fanout/create" {
+            return match self {
+                Self::Object(word) => Some(json!({"settings": {"sandbox": {"type": word}}})),
+                Self::Mode(word) => Some(json!({"settings": {"sandbox": word}})),
+                Self::Profile(_) | Self::Config(_) => None,
+                Self::Nothing => Some(json!({})),
+            };
+        }
         match self {
             Self::Object(word) => Some(json!({"sandboxPolicy": {"type": word}})),
             Self::Mode(word) => Some(json!({"sandbox": word})),
@@ -180,7 +188,16 @@ impl Owner {
                 let id = &asked["params"]["approval"]["approvalId"];
                 json!({"approvalId": id, "decision": "accept"})
             }
-            "process/spawn" | "turn/steer" | "approval/respond" => return None,
+            "fanout/create" => joined(json!({"instruction": "hello"}), members),
+            // Whatever its state: the rights are looked at first.
+            "fanout/start" | "fanout/resume" | "fanout/retry" if words == Words::Nothing => {
+                let create = json!({"instruction": "hello",
+                    "settings": {"sandbox": "danger-full-access"}});
+                let created = self.client.ok("fanout/create", create).await;
+                json!({"jobId": created["job"]["id"]})
+            }
+            "process/spawn" | "turn/steer" | "approval/respond" | "fanout/start"
+            | "fanout/resume" | "fanout/retry" => return None,
             other => panic!("{other} is a door without a case in this test"),
         })
     }

@@ -231,11 +231,16 @@ impl World {
 
     /// A client on the unix socket.
     pub(crate) async fn unix_client(path: &Path) -> Client {
+        Self::unix_client_with(path, json!({"experimentalApi": true})).await
+    }
+
+    /// The same with these capabilities.
+    pub(crate) async fn unix_client_with(path: &Path, capabilities: Value) -> Client {
         let duplex = connect_unix(path, &connect::Options::default())
             .await
             .unwrap();
         let mut client = Client(TestClient::new(duplex));
-        client.initialize(json!({"experimentalApi": true})).await;
+        client.initialize(capabilities).await;
         client
     }
 }
@@ -252,6 +257,7 @@ fn options_of(runtime: &Runtime, folder: &TempDir) -> Options {
         process_spawn: ProcessSpawn::Allow,
         on_interrupt: AfterInterrupt::Continue,
         features: turnlane_server::features(),
+        fanout: turnlane_server::FanoutOptions::default(),
         refuse_peer: None,
     }
 }

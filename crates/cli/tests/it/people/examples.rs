@@ -25,6 +25,8 @@ const NOT_TYPED: &[(&str, &str)] = &[
         "it fails while the queue is held; it has its own tests",
     ),
     ("turnlane shim", "it runs until it is ended"),
+    ("turnlane fanout", "it needs a job; it has its own tests"),
+    ("git ls-files ", "its job has its own tests"),
     ("turnlane store compact", "the daemon of this test runs"),
 ];
 
