@@ -11,7 +11,7 @@ mod ends;
 mod pace;
 
 pub(crate) use ends::{
-    Consequence, Decision, EndedAttempt, Harvest, Pause, RepairCause, decide, schema_error,
+    Access, Consequence, Decision, EndedAttempt, Harvest, Pause, RepairCause, decide, schema_error,
 };
 pub(crate) use pace::{Pace, UsageWindow, breaker, claimable};
 

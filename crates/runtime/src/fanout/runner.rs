@@ -88,6 +88,8 @@ struct ActiveJob {
     plan: Arc<JobPlan>,
     pace: Pace,
     usages: UsageWindow,
+    /// True if the provider forbade a request of the job and has answered none since.
+    forbidden: bool,
     /// The time at which an item becomes due.
     due_ms: Option<i64>,
     /// The job as it was read last.
@@ -352,6 +354,7 @@ impl Runner {
             plan,
             pace: Pace::default(),
             usages,
+            forbidden: false,
             due_ms: None,
             row,
             told_end: false,

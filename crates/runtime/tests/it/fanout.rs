@@ -1,6 +1,7 @@
 //! Fan-out jobs: claimed, run, settled, stopped and recovered, with an engine that plays scripts.
 
 mod crashes;
+mod disk;
 mod recovery;
 mod reports;
 mod scheduling;

@@ -81,7 +81,11 @@ impl Jobs {
         job: turnlane_store::fanout::JobNo,
         outcome: Result<T, ImportError>,
     ) -> Result<T, JobError> {
-        if let Err(ImportError::Problems(_) | ImportError::Changed) = &outcome
+        let ends = matches!(
+            &outcome,
+            Err(ImportError::Problems(_) | ImportError::Unreadable { .. } | ImportError::Changed)
+        );
+        if ends
             && let Ok(Some(row)) = self.store().job(JobKey::No(job)).await
             && row.state.is_terminal()
         {

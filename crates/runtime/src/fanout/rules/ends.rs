@@ -3,7 +3,7 @@
 //! The invariant here: nothing but what is stored decides, with one exception: a worker that has
 //! refused too many results knows that the attempt ended by its schema.
 
-use turnlane_protocol::turn_error::{ErrorKind, TurnError};
+use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::Json;
 use turnlane_store::fanout::{
     AttemptOutcome, ItemError, ItemState, ItemUsage, ReturnUses, SettleTo, Settlement,
@@ -61,6 +61,8 @@ pub(crate) struct EndedAttempt<'a> {
     pub usage: ItemUsage,
     /// A number from 0 to 999 that spreads retries.
     pub jitter: u32,
+    /// True if the provider forbade the request of another attempt, and has answered none since.
+    pub after_forbidden: bool,
     pub now_ms: i64,
 }
 
@@ -95,6 +97,19 @@ pub(crate) struct Pause {
     pub resume_ms: Option<i64>,
 }
 
+/// What the attempt shows of the job's access to its provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// The provider answered.
+    Granted,
+    /// The provider forbade a request. One such refusal may be about the prompt; two are about the
+    /// account.
+    Forbidden,
+}
+
 /// What follows for the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Consequence {
@@ -103,6 +118,7 @@ pub(crate) struct Consequence {
     pub halves: bool,
     /// The time until which the provider is left alone.
     pub hold_until_ms: Option<i64>,
+    pub access: Access,
 }
 
 /// Decides about an attempt that has ended.
@@ -112,7 +128,7 @@ pub(crate) fn decide(ended: &EndedAttempt<'_>) -> (Decision, Consequence) {
         found.item.state == ItemState::Running && found.item.attempt == found.attempt.attempt;
     if !runs {
         let closed = settlement(ended, AttemptOutcome::Reported, None, SettleTo::AsReported);
-        return (Decision::Settle(closed), Consequence::default());
+        return (Decision::Settle(closed), answered());
     }
     let Some(turn) = &found.turn else {
         return plain(lost(ended, "the worker died before the turn was accepted"));
@@ -120,7 +136,7 @@ pub(crate) fn decide(ended: &EndedAttempt<'_>) -> (Decision, Consequence) {
     let error: Option<TurnError> = turn.error.as_ref().and_then(|error| rows::read(error).ok());
     match (turn.status, error) {
         (TurnStatus::InProgress, _) => plain(lost(ended, SERVER_STOPPED)),
-        (TurnStatus::Completed, _) => (completed(ended), Consequence::default()),
+        (TurnStatus::Completed, _) => (completed(ended), answered()),
         (TurnStatus::Interrupted, None) => {
             plain(failed(ended, "interrupted", "the turn was interrupted"))
         }
@@ -134,6 +150,13 @@ pub(crate) fn decide(ended: &EndedAttempt<'_>) -> (Decision, Consequence) {
 
 fn plain(settlement: Settlement) -> (Decision, Consequence) {
     (Decision::Settle(settlement), Consequence::default())
+}
+
+fn answered() -> Consequence {
+    Consequence {
+        access: Access::Granted,
+        ..Consequence::default()
+    }
 }
 
 fn completed(ended: &EndedAttempt<'_>) -> Decision {
@@ -207,7 +230,16 @@ fn by_kind(ended: &EndedAttempt<'_>, error: &TurnError) -> (Decision, Consequenc
             let consequence = Consequence {
                 halves: true,
                 hold_until_ms: Some(until_ms),
-                pause: None,
+                ..Consequence::default()
+            };
+            (Decision::Settle(settled), consequence)
+        }
+        ErrorKind::Auth if is_forbidden(error) && !ended.after_forbidden => {
+            let to = SettleTo::Failed;
+            let settled = settlement(ended, AttemptOutcome::Failed, Some(shown), to);
+            let consequence = Consequence {
+                access: Access::Forbidden,
+                ..Consequence::default()
             };
             (Decision::Settle(settled), consequence)
         }
@@ -256,6 +288,21 @@ fn by_kind(ended: &EndedAttempt<'_>, error: &TurnError) -> (Decision, Consequenc
             Some(shown),
             SettleTo::Failed,
         )),
+    }
+}
+
+/// Returns true if the provider answered with status 403. A turn that its job stopped has the message
+/// of the refusal that paused the job, but not its word.
+fn is_forbidden(error: &TurnError) -> bool {
+    match &error.codex_error_info {
+        Some(CodexErrorInfo::Unauthorized) => error.message.contains("unexpected status 403"),
+        Some(
+            CodexErrorInfo::HttpConnectionFailed { http_status_code }
+            | CodexErrorInfo::ResponseStreamConnectionFailed { http_status_code }
+            | CodexErrorInfo::ResponseStreamDisconnected { http_status_code }
+            | CodexErrorInfo::ResponseTooManyFailedAttempts { http_status_code },
+        ) => *http_status_code == Some(403),
+        _ => false,
     }
 }
 

@@ -70,17 +70,29 @@ fn failing(kind: &str) -> UnsettledItem {
     found(TurnStatus::Failed, Some(error))
 }
 
-fn ends(found: &UnsettledItem, options: &JobOptions, harvest: Harvest) -> (Decision, Consequence) {
-    let limits = JobLimits::default();
-    decide(&EndedAttempt {
+fn ended<'a>(
+    found: &'a UnsettledItem,
+    limits: &'a JobLimits,
+    options: &'a JobOptions,
+) -> EndedAttempt<'a> {
+    EndedAttempt {
         found,
-        limits: &limits,
+        limits,
         options,
-        harvest,
+        harvest: Harvest::Nothing,
         verdict: None,
         usage: ItemUsage::default(),
         jitter: 999,
+        after_forbidden: false,
         now_ms: NOW_MS,
+    }
+}
+
+fn ends(found: &UnsettledItem, options: &JobOptions, harvest: Harvest) -> (Decision, Consequence) {
+    let limits = JobLimits::default();
+    decide(&EndedAttempt {
+        harvest,
+        ..ended(found, &limits, options)
     })
 }
 
@@ -167,6 +179,50 @@ fn quota_auth_and_budget_pause_the_job_and_use_nothing() {
         };
         assert!(same_thread, "{kind}: the model had answered");
     }
+}
+
+#[test]
+fn a_first_403_fails_its_item_and_a_second_pauses_the_job() {
+    let message = "unexpected status 403 Forbidden: no";
+    let failed = |message: &str, info: serde_json::Value| {
+        let error = json!({"message": message, "kind": "auth", "codexErrorInfo": info});
+        found(TurnStatus::Failed, Some(error))
+    };
+    let by_status = json!({"responseStreamConnectionFailed": {"httpStatusCode": 403}});
+    let (limits, options) = (JobLimits::default(), JobOptions::default());
+    for forbidden in [
+        failed(message, json!("unauthorized")),
+        failed("no", by_status),
+    ] {
+        let (settlement, follows) = settled(&forbidden);
+        assert_eq!(settlement.to, SettleTo::Failed);
+        assert_eq!((follows.pause, follows.access), (None, Access::Forbidden));
+        let second = decide(&EndedAttempt {
+            after_forbidden: true,
+            ..ended(&forbidden, &limits, &options)
+        });
+        let Decision::Settle(settlement) = second.0 else {
+            panic!("a repair");
+        };
+        assert_eq!(uses(&settlement), Some(ReturnUses::Nothing));
+        assert_eq!(second.1.pause.unwrap().reason, "auth");
+    }
+    // A turn that the paused job stopped was not refused by the provider itself.
+    for other in [
+        failed(message, json!("other")),
+        failed(
+            "unexpected status 401 Unauthorized: no",
+            json!("unauthorized"),
+        ),
+    ] {
+        assert_eq!(settled(&other).1.pause.unwrap().reason, "auth");
+    }
+    let (_, follows) = ends(
+        &found(TurnStatus::Completed, None),
+        &options,
+        Harvest::Nothing,
+    );
+    assert_eq!(follows.access, Access::Granted);
 }
 
 #[test]

@@ -18,7 +18,9 @@ use crate::fanout::board::RunningItem;
 use crate::fanout::jobs::ItemEvent;
 use crate::fanout::plan::RepairTurn;
 use crate::fanout::prompt::ResultChannel;
-use crate::fanout::rules::{Consequence, Decision, EndedAttempt, Harvest, RepairCause, decide};
+use crate::fanout::rules::{
+    Access, Consequence, Decision, EndedAttempt, Harvest, RepairCause, decide,
+};
 use crate::ids;
 use crate::lane::rows;
 
@@ -61,6 +63,13 @@ impl Runner {
         let mut follows = Consequence::default();
         for found in found {
             let (decision, consequence) = self.decide(no, &found).await?;
+            if let Some(active) = self.active.get_mut(&no) {
+                active.forbidden = match consequence.access {
+                    Access::Unknown => active.forbidden,
+                    Access::Granted => false,
+                    Access::Forbidden => true,
+                };
+            }
             follows.halves |= consequence.halves;
             follows.hold_until_ms = follows.hold_until_ms.max(consequence.hold_until_ms);
             follows.pause = follows.pause.or(consequence.pause);
@@ -132,6 +141,7 @@ impl Runner {
             verdict: self.board().take_verdict(found.attempt),
             usage: found.usage + turn.map_or_else(ItemUsage::default, turn_usage),
             jitter: turn.map_or(0, |turn| jitter(turn.id)),
+            after_forbidden: active.forbidden,
             now_ms: self.now_ms(),
         }))
     }

@@ -174,6 +174,46 @@ async fn a_refused_login_pauses_the_job() {
     floor.stop().await;
 }
 
+/// The step of a provider that answers with status 403.
+const FORBIDDEN: &str =
+    "{error: {info: unauthorized, message: 'unexpected status 403 Forbidden: no'}}";
+
+#[tokio::test]
+async fn a_lone_403_fails_its_item_only() {
+    let turn = |row: u32| format!("  - {{match: 'Handle {row} now', steps: [{FORBIDDEN}]}}");
+    let turns = [turn(3), turn(7)].join("\n");
+    let home = Home::new();
+    let floor = Floor::start(&home, &reporting(&turns)).await;
+    let job = floor
+        .run(10, |spec| {
+            spec.instruction = "Handle {n} now".to_owned();
+            spec.limits.concurrency = 1;
+        })
+        .await;
+    let ended = floor.rests(&job, JobState::FinishedWithFailures).await;
+    let counts = ended.row.counts;
+    assert_eq!((counts.succeeded, counts.failed), (8, 2));
+    let item = floor.item(&job, "row-4").await;
+    assert_eq!(item.attempts.len(), 1, "such a request is not repeated");
+    assert_eq!(item.item.error.unwrap().kind, "auth");
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn two_403_without_an_answer_between_pause_the_job() {
+    let home = Home::new();
+    let script = format!("{{version: 1, fallback: {FORBIDDEN}}}");
+    let floor = Floor::start(&home, &script).await;
+    let job = floor.run(50, |spec| spec.limits.concurrency = 4).await;
+    let paused = floor.rests(&job, JobState::Paused).await;
+    assert_eq!(paused.row.reason.as_deref(), Some("auth"));
+    assert_eq!(paused.row.counts.failed, 1);
+    let asked = floor.asked().len();
+    assert!(asked <= 8, "{asked} requests were sent");
+    floor.assert_counts(&job).await;
+    floor.stop().await;
+}
+
 #[tokio::test]
 async fn the_first_ten_failures_pause_the_job() {
     let home = Home::new();

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use turnlane_runtime::fanout::input::InputSpec;
 use turnlane_runtime::fanout::jobs::spec::KeepThreads;
-use turnlane_runtime::fanout::jobs::{JobError, JobEvent, Owner, PauseJob, RetryJob, Watched};
+use turnlane_runtime::fanout::jobs::{
+    JobError, JobEvent, JobSpec, Owner, PauseJob, RetryJob, Watched,
+};
 use turnlane_store::fanout::{AttemptOutcome, ItemState, JobState};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::support::{Floor, REPORTS, call_step, reporting};
-use crate::support::Home;
+use crate::support::{Home, settings};
 
 const WAITS: &str = "{version: 1, fallback: [{say: first}, {await: {gate: go}}]}";
 
@@ -186,6 +189,43 @@ async fn a_running_job_is_not_deleted() {
     floor.asks(1).await;
     let refused = floor.jobs.delete(&job).await.unwrap_err();
     assert_eq!(refused.reason(), Some("wrongState"));
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_whose_input_cannot_be_read_is_told() {
+    let home = Home::new();
+    let floor = Floor::start(&home, REPORTS).await;
+    let spec = JobSpec::new("Handle {n}", "scripted", settings());
+    let job = floor.jobs.create(spec).await.unwrap().row.made.id;
+    let mut jobs = floor.jobs.watch();
+    let missing = home.database().with_file_name("missing.csv");
+    let spec = InputSpec::default();
+    let refused = floor.jobs.import_path(&job, &missing, spec.clone()).await;
+    assert_eq!(refused.unwrap_err().reason(), Some("badInput"));
+    let told = async {
+        loop {
+            match jobs.recv().await {
+                Some(Watched::Event(JobEvent::Ended(row))) => return row,
+                Some(_) => {}
+                None => panic!("the runtime is gone"),
+            }
+        }
+    };
+    let row = within("the end of the job", DEADLINE, told).await.unwrap();
+    assert_eq!(
+        (row.made.id.as_str(), row.state),
+        (job.as_str(), JobState::Failed)
+    );
+    // A second import finds a job that has ended, which is no further end.
+    let again = floor.jobs.import_path(&job, &missing, spec).await;
+    assert_eq!(again.unwrap_err().reason(), Some("wrongState"));
+    floor.jobs.delete(&job).await.unwrap();
+    let next = within("the next event", DEADLINE, jobs.recv()).await;
+    assert!(
+        matches!(next, Ok(Some(Watched::Event(JobEvent::Deleted { .. })))),
+        "{next:?}"
+    );
     floor.stop().await;
 }
 

@@ -1,0 +1,63 @@
+//! A full disk under a running job.
+
+use turnlane_runtime::fanout::jobs::Owner;
+use turnlane_store::fanout::{ItemState, JobState};
+use turnlane_testkit::SmallDisk;
+use turnlane_testkit::small_disk::Wanted;
+use turnlane_testkit::wait::{DEADLINE, eventually};
+
+use super::support::{Floor, report_step, reporting};
+use crate::support::Home;
+
+/// More than the reserves of the store have room for.
+const ROWS: i64 = 400;
+
+#[tokio::test]
+async fn a_full_disk_records_the_report_and_pauses_the_job() {
+    let wanted = Wanted {
+        module: module_path!(),
+        test: "a_full_disk_records_the_report_and_pauses_the_job",
+        mebibytes: 48,
+    };
+    let Some(disk) = SmallDisk::of(wanted).await.unwrap() else {
+        return;
+    };
+    let report = report_step(r#"{"ok":true}"#);
+    let turns =
+        format!("  - {{match: 'Handle 0 now', steps: [{{await: {{gate: go}}}}, {report}]}}");
+    let home = Home::new();
+    let floor = Floor::start(&home, &reporting(&turns)).await;
+    let job = floor
+        .run(ROWS, |spec| {
+            spec.instruction = "Handle {n} now".to_owned();
+            spec.limits.concurrency = 1;
+        })
+        .await;
+    floor.asks(1).await;
+    disk.fill().unwrap();
+    floor.world.gates.open("go");
+    let paused = floor.rests(&job, JobState::Paused).await;
+    assert_eq!(paused.row.reason.as_deref(), Some("store"));
+    let message = paused.row.reason_message.as_deref();
+    assert_eq!(message, Some("the disk is full"));
+    let item = floor.item(&job, "row-1").await.item;
+    assert_eq!(item.state, ItemState::Succeeded, "the report is recorded");
+    // The log has room for some items more. Each that was started has its result.
+    let asked = floor.asked().len();
+    let succeeded = usize::try_from(paused.row.counts.succeeded).unwrap();
+    assert_eq!((succeeded, paused.row.counts.failed), (asked, 0));
+    floor.assert_counts(&job).await;
+    disk.free().unwrap();
+    // The store takes new work as soon as it has its reserve back; until then the job pauses again.
+    let goes_on = async || {
+        let resumed = floor.jobs.resume(&job, Owner::Detached).await;
+        resumed.is_ok() && floor.asked().len() > asked
+    };
+    let waited = eventually("the job to go on", DEADLINE, goes_on).await;
+    waited.unwrap();
+    let ended = floor.rests(&job, JobState::Succeeded).await;
+    assert_eq!(ended.row.counts.succeeded, ROWS);
+    let asked = i64::try_from(floor.asked().len()).unwrap();
+    assert_eq!(asked, ROWS, "no item ran twice");
+    floor.stop().await;
+}
