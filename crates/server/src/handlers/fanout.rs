@@ -31,6 +31,7 @@ use crate::errors::{invalid, thread_id};
 use crate::job_feed::{self, Interest};
 use crate::methods::Then;
 use crate::rights;
+use crate::settings;
 
 pub(crate) use create::create;
 pub(crate) use errors::of as refusal;
@@ -54,12 +55,14 @@ async fn check_rights(cx: &Connection, method: &str, job: &str) -> Result<(), Er
     rights::check(cx, &job.settings.thread.sandbox_policy)
 }
 
-/// Refuses a path of the server to a client that is not local.
-fn check_path(cx: &Connection, method: &str) -> Result<(), ErrorObject> {
-    if cx.kind().is_local() || cx.shared().options.fanout.server_paths {
-        return Ok(());
+/// A path of the server, absolute: a job outlives the directory in which the server was started. It is
+/// refused to a client that is not local.
+fn server_path(cx: &Connection, method: &str, path: &str) -> Result<String, ErrorObject> {
+    if !cx.kind().is_local() && !cx.shared().options.fanout.server_paths {
+        return Err(ErrorObject::server_path_local_only(method));
     }
-    Err(ErrorObject::server_path_local_only(method))
+    let absolute = settings::absolute(cx, path);
+    absolute.map_err(|_| invalid(format!("path must be absolute: {path}")))
 }
 
 /// `fanout/read`: the job as it is stored.

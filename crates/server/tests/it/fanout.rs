@@ -187,6 +187,10 @@ async fn every_refusal_about_a_job_has_its_reason() {
     let (_, error) = refused(&mut client, "fanout/start", json!({"jobId": id})).await;
     assert_eq!(error["message"], "cannot start a job in state importing");
     assert_eq!(error["data"]["state"], "importing");
+    let trees = json!({"instruction": "i", "settings": {"worktree": "item"}});
+    let (_, error) = refused(&mut client, "fanout/create", trees).await;
+    let message = "worktree `item` is not supported yet: all items of a job work in its cwd";
+    assert_eq!(error["message"], message);
 }
 
 #[tokio::test]
@@ -244,6 +248,49 @@ async fn paths_of_the_server_are_for_local_connections() {
     });
     let mut client = Client::of_kind(&allowed, PeerKind::WebSocket).await;
     client.ok("fanout/create", export).await;
+}
+
+#[tokio::test]
+async fn relative_paths_of_a_child_are_made_absolute_and_those_of_others_are_refused() {
+    let world = World::start(SCRIPT).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("in.csv"), "name\na\n").unwrap();
+    let server = Server::new(Options {
+        cwd: folder.path().to_owned(),
+        ..world.options()
+    });
+    let export = json!({"export": {"path": "out.csv"}});
+    let import = |id: &str| json!({"jobId": id, "source": {"type": "path", "path": "in.csv"}});
+    let mut child = Client::of_kind(&server, PeerKind::Stdio).await;
+    let id = created(&mut child, export.clone()).await;
+    child.ok("fanout/import", import(&id)).await;
+    let store = world.handle().store().clone();
+    let row = store.job(JobKey::Id(id.clone())).await.unwrap().unwrap();
+    let out = folder.path().join("out.csv").display().to_string();
+    assert_eq!(row.made.export_path.as_deref(), Some(out.as_str()));
+    let input = folder.path().join("in.csv").display().to_string();
+    let notes = row.import.notes.as_str();
+    assert!(notes.contains(&input), "{notes}");
+    let part = json!({"jobId": id, "path": "part.csv"});
+    let written = child.ok("fanout/export", part.clone()).await;
+    let path = folder.path().join("part.csv").display().to_string();
+    assert_eq!(written["path"], path);
+
+    // The directory of a daemon means nothing to its clients.
+    let mut client = Client::of_kind(&server, PeerKind::Unix).await;
+    let other = created(&mut client, json!({})).await;
+    let mut create = json!({"instruction": "say {name}", "resultChannel": "text"});
+    create["export"] = export["export"].clone();
+    for (method, params, path) in [
+        ("fanout/create", create, "out.csv"),
+        ("fanout/import", import(&other), "in.csv"),
+        ("fanout/export", part, "part.csv"),
+    ] {
+        let (reason, error) = refused(&mut client, method, params).await;
+        assert_eq!(reason, "invalidParams", "{method}");
+        let message = format!("path must be absolute: {path}");
+        assert_eq!(error["message"], message, "{method}");
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use turnlane_runtime::fanout::jobs::{JobSpec, Owner};
 use turnlane_runtime::fanout::prompt;
 use turnlane_runtime::fanout::{export, ids};
 
-use super::{answer, check_path, refusal};
+use super::{answer, refusal, server_path};
 use crate::connection::Connection;
 use crate::errors::invalid;
 use crate::handlers::thread_start::NATIVE;
@@ -93,13 +93,12 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
         ..JobOptions::default()
     };
     if let Some(target) = params.export {
-        check_path(cx, CREATE)?;
         spec.options.export_format = match target.format.unwrap_or_default() {
             ExportFormat::Csv => export::ExportFormat::Csv,
             ExportFormat::Jsonl => export::ExportFormat::Jsonl,
         };
         spec.options.export_overwrite = target.overwrite;
-        spec.export_path = Some(settings::absolute(cx, &target.path)?);
+        spec.export_path = Some(server_path(cx, CREATE, &target.path)?);
     }
     Ok(spec)
 }
@@ -110,12 +109,15 @@ fn refuse_unbuilt(wanted: &JobSettings) -> Result<(), ErrorObject> {
         ("modelColumn", wanted.model_column.is_some()),
         ("effortColumn", wanted.effort_column.is_some()),
         ("cwdColumn", wanted.cwd_column.is_some()),
-        ("worktree", wanted.worktree == Some(Worktree::Item)),
         (
             "labels",
             wanted.labels.as_ref().is_some_and(|it| !it.is_empty()),
         ),
     ];
+    if wanted.worktree == Some(Worktree::Item) {
+        let shared = "worktree `item` is not supported yet: all items of a job work in its cwd";
+        return Err(invalid(shared));
+    }
     match unbuilt.into_iter().find(|(_, is_set)| *is_set) {
         Some((member, _)) => Err(invalid(format!("{member} is not supported yet"))),
         None => Ok(()),

@@ -9,9 +9,8 @@ use turnlane_protocol::method::fanout::EXPORT;
 use turnlane_protocol::method::{FanoutExportAnswer, FanoutExportParams};
 use turnlane_runtime::fanout::export::{ExportFormat, ExportOptions, Overwrite};
 
-use super::{check_path, refusal};
+use super::{refusal, server_path};
 use crate::connection::Connection;
-use crate::settings;
 
 /// `fanout/export`: writes a file, whole or not at all; without a path it answers with a part of the
 /// text that ends with a whole row.
@@ -38,8 +37,7 @@ pub(crate) async fn export(
             next_cursor: part.next_cursor,
         });
     };
-    check_path(&cx, EXPORT)?;
-    let path = settings::absolute(&cx, path)?;
+    let path = server_path(&cx, EXPORT, path)?;
     let overwrite = if params.overwrite {
         Overwrite::Allowed
     } else {

@@ -18,10 +18,9 @@ use turnlane_runtime::fanout::import::{AddItems, StreamChunk};
 use turnlane_runtime::fanout::input::{Encoding, Filters, Format, InputSpec, delimiter_from_word};
 use turnlane_runtime::fanout::jobs::JobError;
 
-use super::{answer, check_path, refusal};
+use super::{answer, refusal, server_path};
 use crate::connection::Connection;
 use crate::errors::invalid;
-use crate::settings;
 
 /// The prompts of a preview whose caller says nothing.
 const PROMPTS: u32 = 3;
@@ -37,8 +36,7 @@ pub(crate) async fn import(
     let refused = |error: JobError| refusal(IMPORT, &error);
     let (job, next) = match &params.source {
         ImportSource::Path { path } => {
-            check_path(&cx, IMPORT)?;
-            let path = settings::absolute(&cx, path)?;
+            let path = server_path(&cx, IMPORT, path)?;
             let path = Path::new(&path);
             let spec = spec(&params, Format::from_path(path))?;
             let imported = jobs.import_path(&params.job_id, path, spec).await;
