@@ -21,6 +21,7 @@ pub(crate) mod runner;
 pub mod schema;
 pub mod template;
 pub(crate) mod tools;
+pub mod worktree;
 
 use std::sync::Arc;
 

@@ -79,11 +79,9 @@ impl Player {
                 rest = after;
                 continue;
             };
-            let lines = self.heard.lines().chain(self.first_heard.lines());
-            let found = lines
-                .filter_map(|line| line.strip_prefix(prefix))
-                .next()
-                .unwrap_or_default();
+            let mut lines = self.heard.lines().chain(self.first_heard.lines());
+            let found = lines.find_map(|line| line.strip_prefix(prefix));
+            let found = found.unwrap_or_default();
             let quoted = Value::from(found).to_string();
             filled.push_str(&quoted[1..quoted.len() - 1]);
             rest = behind;

@@ -266,6 +266,11 @@ impl Board {
         let _ = self.jobs.send(event);
     }
 
+    /// Returns true if someone watches jobs.
+    pub(crate) fn jobs_are_watched(&self) -> bool {
+        self.jobs.receiver_count() > 0
+    }
+
     /// Returns true if someone watches items.
     pub(crate) fn items_are_watched(&self) -> bool {
         self.items.receiver_count() > 0

@@ -168,8 +168,9 @@ impl Imports {
                 _ => Ok(job),
             };
         }
-        let mut records = RecordImport::open(self.parts(job), source, spec).await?;
-        records::import_file(&mut records, path).await
+        let mut records = Box::pin(RecordImport::open(self.parts(job), source, spec)).await?;
+        // The future of an import is large; its callers hold a pointer.
+        Box::pin(records::import_file(&mut records, path)).await
     }
 
     /// Continues the path import of a job that a worker left behind.
@@ -191,7 +192,10 @@ impl Imports {
         let records = match slot.take() {
             Some(records) if records.is_of(&spec) => records,
             Some(_) => return Err(ImportError::OtherSource),
-            None => RecordImport::open(self.parts(job), ImportSource::Stream, spec).await?,
+            None => {
+                let open = RecordImport::open(self.parts(job), ImportSource::Stream, spec);
+                Box::pin(open).await?
+            }
         };
         let state = ImportState {
             job: records.job().clone(),
@@ -222,7 +226,7 @@ impl Imports {
         }
         let mut records = match slot.take() {
             Some(records) => records,
-            None => RecordImport::resume_stream(self.parts(job)).await?,
+            None => Box::pin(RecordImport::resume_stream(self.parts(job))).await?,
         };
         let next = records.next_offset();
         if chunk.offset > next {
@@ -230,13 +234,13 @@ impl Imports {
             return Err(ImportError::OffsetMismatch { next });
         }
         if records.has_ended() {
-            let job = records.finish().await?;
+            let job = Box::pin(records.finish()).await?;
             return Ok(ImportState { job, next });
         }
         if chunk.offset == next {
-            records.feed(chunk.bytes).await?;
+            Box::pin(records.feed(chunk.bytes)).await?;
             if chunk.end {
-                let job = records.finish().await?;
+                let job = Box::pin(records.finish()).await?;
                 let next = job.import.offset;
                 return Ok(ImportState { job, next });
             }
@@ -257,7 +261,7 @@ impl Imports {
         items: AddItems<'_>,
     ) -> Result<ImportState, ImportError> {
         let _use = self.underway.begin(job.no)?;
-        add::add_items(self.parts(job), items).await
+        Box::pin(add::add_items(self.parts(job), items)).await
     }
 
     /// Ends an import: runs the checks of template and ids, then makes the job ready. Durable. A job
@@ -265,7 +269,7 @@ impl Imports {
     pub async fn seal(&self, job: JobRow) -> Result<JobRow, ImportError> {
         let _use = self.underway.begin(job.no)?;
         match job.state {
-            JobState::Importing => add::seal(self.parts(job)).await,
+            JobState::Importing => Box::pin(add::seal(self.parts(job))).await,
             JobState::Failed | JobState::Cancelled => Err(ImportError::WrongState(job.state)),
             _ => Ok(job),
         }

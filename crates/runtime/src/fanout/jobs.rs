@@ -17,6 +17,7 @@ pub mod spec;
 
 use std::sync::Arc;
 
+use turnlane_protocol::ids::ThreadId;
 use turnlane_store::Store;
 use turnlane_store::fanout::{JobKey, JobNo, JobRow};
 
@@ -29,6 +30,7 @@ pub use read::{Item, ItemList, Job, JobList, JobsQuery};
 pub use spec::{JobLimits, JobOptions, JobSpec, Owner};
 
 use super::board::Board;
+use crate::ids;
 use crate::lanes::Lanes;
 use crate::shared::Shared;
 
@@ -59,6 +61,11 @@ impl Jobs {
 
     pub(super) fn now_ms(&self) -> i64 {
         self.shared.clock.now_ms()
+    }
+
+    /// Returns true if a thread is gone when it is unloaded.
+    pub(super) fn is_ephemeral(&self, thread: ThreadId) -> bool {
+        self.lanes.ephemeral.of(ids::thread(thread)).is_some()
     }
 
     /// Watches the changes of all jobs.

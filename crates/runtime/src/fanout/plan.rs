@@ -145,14 +145,14 @@ impl JobPlan {
     }
 
     /// Makes the repair turn of an attempt.
-    pub(crate) fn repair(&self, repair: RepairTurn<'_>, now_ms: i64) -> RepairItem {
+    pub(crate) fn repair(&self, repair: &RepairTurn<'_>, now_ms: i64) -> RepairItem {
         let RepairTurn {
             item,
             item_id,
             nth,
             cause,
             usage,
-        } = repair;
+        } = *repair;
         let defect = match cause {
             RepairCause::Missing => ResultDefect::Missing,
             RepairCause::Unusable(reason) => ResultDefect::NotAnObject { reason },
@@ -186,7 +186,7 @@ impl JobPlan {
         };
         let id = ids::new_row(now_ms);
         let item = ids::new_item(now_ms);
-        let accept = accept::of_message(item, &params.input, &key, now_ms);
+        let accept = accept::of_message(&item, &params.input, &key, now_ms);
         let row = NewRow {
             id,
             turn: ids::new_turn(now_ms),

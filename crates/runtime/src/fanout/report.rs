@@ -179,7 +179,7 @@ impl ReportTool {
         });
         let reported = reported.await?;
         crash::point("fanout:report:before-answer");
-        Ok(self.answer(thread, item, &caller, reported))
+        Ok(self.answer(thread, item, &caller, &reported))
     }
 
     fn answer(
@@ -187,13 +187,13 @@ impl ReportTool {
         thread: ThreadId,
         item: &ItemFacts,
         caller: &Caller,
-        reported: Reported,
+        reported: &Reported,
     ) -> ToolAnswer {
         let options = &caller.plan.options;
         match reported {
             Reported::Accepted { superseded } => {
                 if let Some(newer) = superseded {
-                    self.board.stop_thread_at(newer, Instant::now());
+                    self.board.stop_thread_at(*newer, Instant::now());
                 }
                 if !options.end_on_report {
                     let grace = Duration::from_millis(caller.plan.limits.grace_ms);
@@ -208,7 +208,7 @@ impl ReportTool {
             ),
             Reported::Other => refusal("a result is already recorded"),
             Reported::Ended(state) => {
-                refusal(&format!("item {} is {}", item.item_id, state_word(state)))
+                refusal(&format!("item {} is {}", item.item_id, state_word(*state)))
             }
         }
     }

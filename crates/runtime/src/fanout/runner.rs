@@ -15,6 +15,7 @@
 
 mod claiming;
 mod ending;
+mod pacing;
 mod settling;
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +26,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use turnlane_store::fanout::{
-    ChangedJob, ItemState, ItemsQuery, JobChange, JobKey, JobNo, JobOwner, JobRow, JobState, JobTo,
+    ChangedJob, ItemState, ItemsQuery, JobChange, JobCounts, JobKey, JobNo, JobOwner, JobRow,
+    JobState, JobTo,
 };
 use turnlane_store::{StoreError, ThreadId};
 
@@ -39,6 +41,9 @@ use crate::shared::Shared;
 
 /// How often the store is looked at without a hint while a job is active.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
+
+/// How often the counts of a job are told; the look after this time tells what was left out.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
 
 /// Ended items whose usage is read when a job with a cap is taken in.
 const USAGES_READ: u32 = 256;
@@ -89,6 +94,8 @@ struct ActiveJob {
     row: JobRow,
     /// True if the end of the job, or of its pause, was told.
     told_end: bool,
+    /// The counts that watchers were told last, and when.
+    told: (JobCounts, Instant),
 }
 
 /// The runner; see the module.
@@ -283,7 +290,23 @@ impl Runner {
         self.pause_if_needed(no).await?;
         self.stop_if_cancelling(no);
         self.claim(no).await?;
+        self.tell_counts(no);
         self.end_if_done(no).await
+    }
+
+    /// Tells watchers the counts of a job that have changed, not too often.
+    fn tell_counts(&mut self, no: JobNo) {
+        let board = Arc::clone(self.board());
+        let Some(active) = self.active.get_mut(&no) else {
+            return;
+        };
+        let (counts, at) = active.told;
+        let is_soon = at.elapsed() < TOLD_EVERY;
+        if counts == active.row.counts || is_soon || !board.jobs_are_watched() {
+            return;
+        }
+        active.told = (active.row.counts, Instant::now());
+        board.tell_job(JobEvent::Changed(Box::new(active.row.clone())));
     }
 
     fn forget(&mut self, no: JobNo) {
@@ -332,6 +355,7 @@ impl Runner {
             due_ms: None,
             row,
             told_end: false,
+            told: (JobCounts::default(), Instant::now()),
         };
         self.active.insert(no, active);
         Ok(true)

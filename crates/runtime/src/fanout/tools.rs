@@ -15,13 +15,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnlane_engine::{BoxFuture, RuntimeTool, ToolAnswer, ToolCall, TurnSettings};
 use turnlane_protocol::usage::TokenCounts;
-use turnlane_store::fanout::{JobNo, JobState};
+use turnlane_store::fanout::{JobNo, JobRow, JobState};
 
 use self::arguments::SpawnArguments;
 use super::export::ExportFormat;
 use super::ids::OnDuplicate;
 use super::input::{Format, InputSpec};
-use super::jobs::spec::{ChannelChoice, is_own_engine};
+use super::jobs::spec::{ChannelChoice, KeepThreads, is_own_engine};
 use super::jobs::{Job, JobError, JobEvent, JobSpec, Jobs, Owner, Watch, Watched, new_id};
 use super::prompt::ResultChannel;
 use crate::lanes::Lanes;
@@ -168,7 +168,11 @@ impl Spawning {
         let mut events = self.jobs.watch();
         let waits = arguments.wait;
         let spec = self.spec(&arguments, &output);
-        let job = self.jobs.create_with_id(id, spec).await.map_err(text)?;
+        let job = self
+            .jobs
+            .create_with_id(id, spec)
+            .await
+            .map_err(|error| error.to_string())?;
         let mut guard = Orphaning {
             jobs: self.jobs.clone(),
             job: Some(job.row.no),
@@ -180,12 +184,19 @@ impl Spawning {
         };
         let imported = self.jobs.import_path(&id, &input, spec).await;
         imported.map_err(input_text)?;
-        let started = self.jobs.start(&id).await.map_err(text)?;
+        let started = self
+            .jobs
+            .start(&id)
+            .await
+            .map_err(|error| error.to_string())?;
         if !waits {
             guard.job = None;
             return outcome::text(&self.jobs, started, &output).await;
         }
-        let ended = self.wait(&id, &mut events).await.map_err(text)?;
+        let ended = self
+            .wait(&id, &mut events)
+            .await
+            .map_err(|error| error.to_string())?;
         guard.job = None;
         outcome::text(&self.jobs, ended, &output).await
     }
@@ -223,6 +234,10 @@ impl Spawning {
         spec.options.id_column.clone_from(&arguments.id_column);
         spec.options.on_duplicate = OnDuplicate::Suffix;
         spec.options.agent_tool = true;
+        if self.jobs.is_ephemeral(self.turn.thread) {
+            // What works for a thread that leaves nothing behind leaves its results alone.
+            spec.options.keep_threads = Some(KeepThreads::None);
+        }
         spec.options.export_overwrite = true;
         spec.options.export_format = ExportFormat::from_path(output);
         spec.export_path = Some(output.to_string_lossy().into_owned());
@@ -240,13 +255,22 @@ impl Spawning {
                 // Too slow, or no news: the job itself says whether it has ended.
                 Ok(Some(Watched::Dropped(_))) | Err(_) => {
                     let read = self.jobs.read(job).await?;
-                    if read.row.state.is_terminal() && read.row.export_digest.is_some() {
+                    if rests(&read.row) {
                         return Ok(read);
                     }
                 }
                 Ok(None) => return self.jobs.read(job).await,
             }
         }
+    }
+}
+
+/// Returns true if a job has ended and its export is decided, or is paused and nothing of it runs.
+fn rests(row: &JobRow) -> bool {
+    let is_exported = row.export_digest.is_some() || row.export_error.is_some();
+    match row.state {
+        JobState::Paused => row.counts.running == 0,
+        state => state.is_terminal() && is_exported,
     }
 }
 
@@ -289,10 +313,6 @@ fn thread_settings(turn: &TurnSettings) -> Settings {
         base_instructions: turn.base_instructions.clone(),
         developer_instructions: turn.developer_instructions.clone(),
     }
-}
-
-fn text(error: JobError) -> String {
-    error.to_string()
 }
 
 /// The text of a problem of the input; what a parser says is named as such.
@@ -338,3 +358,6 @@ pub(super) fn status_word(state: JobState, succeeded: i64, failed: i64) -> &'sta
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

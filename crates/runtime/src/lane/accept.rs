@@ -138,7 +138,7 @@ fn first_item(params: &TurnStartParams, row: &Row, chosen: &Chosen) -> Option<Fi
 }
 
 /// The acceptance of a turn that another transaction begins with this message.
-pub(crate) fn of_message(id: ItemId, input: &[UserInput], client_id: &str, at_ms: i64) -> Accept {
+pub(crate) fn of_message(id: &ItemId, input: &[UserInput], client_id: &str, at_ms: i64) -> Accept {
     let item = user_message(
         id.clone(),
         input.to_vec(),

@@ -68,6 +68,15 @@ const OPS_MAX: usize = 256;
 /// How many commands wait for one lane at most; then whoever asks waits.
 pub(crate) const COMMANDS_MAX: usize = 256;
 
+/// Who is told the news of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// Its subscribers and those who watch all threads.
+    Everybody,
+    /// Its subscribers alone: it works on a fan-out item.
+    Subscribers,
+}
+
 /// The task of one lane; see the module.
 pub(crate) struct Actor {
     thread: ThreadId,
@@ -87,8 +96,8 @@ pub(crate) struct Actor {
     given: Option<Box<BegunTurn>>,
     /// The place of the fan-out item that runs here.
     place: Option<Place>,
-    /// True if the thread works on a fan-out item: its news is for its subscribers alone.
-    is_item: bool,
+    /// Who is told the news of the thread.
+    audience: Audience,
     claimed: Option<Box<ClaimedRow>>,
     claimed_for: Option<RequestNo>,
     /// Why hooks blocked the claimed row.
@@ -168,7 +177,7 @@ impl Actor {
             began: None,
             given: None,
             place: None,
-            is_item: false,
+            audience: Audience::Everybody,
             claimed: None,
             claimed_for: None,
             blocked: None,

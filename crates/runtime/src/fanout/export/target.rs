@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
+use turnlane_store::crash;
 use turnlane_store::fanout::JobRow;
 
 use super::ExportError;
@@ -295,8 +296,10 @@ impl OutputFile {
             let _ = self.file.set_permissions(existing.permissions());
         }
         self.file.sync_all()?;
+        crash::point("fanout:export:before-rename");
         std::fs::rename(&beside.path, &beside.target)?;
         beside.renamed = true;
+        crash::point("fanout:export:after-rename");
         File::open(directory(&beside.target))?.sync_all()
     }
 }

@@ -34,7 +34,7 @@ pub struct DryRunReport {
 
 /// A dry run over bytes that arrive in pieces.
 pub struct DryRun {
-    records: RecordImport,
+    records: Box<RecordImport>,
 }
 
 impl std::fmt::Debug for DryRun {
@@ -59,24 +59,26 @@ impl DryRun {
             clock,
             job,
         };
-        let records = RecordImport::open(parts, ImportSource::Stream, spec).await?;
-        Ok(Self { records })
+        let records = Box::pin(RecordImport::open(parts, ImportSource::Stream, spec)).await?;
+        Ok(Self {
+            records: Box::new(records),
+        })
     }
 
     /// Reads a file to its end.
     pub async fn read_path(mut self, path: &Path) -> Result<DryRunReport, ImportError> {
-        let job = import_file(&mut self.records, path).await?;
+        let job = Box::pin(import_file(&mut self.records, path)).await?;
         self.report(job)
     }
 
     /// Takes more bytes.
     pub async fn feed(&mut self, bytes: &[u8]) -> Result<(), ImportError> {
-        self.records.feed(bytes).await
+        Box::pin(self.records.feed(bytes)).await
     }
 
     /// Takes the end.
     pub async fn finish(mut self) -> Result<DryRunReport, ImportError> {
-        let job = self.records.finish().await?;
+        let job = Box::pin(self.records.finish()).await?;
         self.report(job)
     }
 

@@ -99,6 +99,15 @@ pub(crate) struct Border {
     pub(crate) state: ReaderState,
 }
 
+#[cfg(test)]
+impl Border {
+    /// The same place behind so many records.
+    pub(super) fn with_records(mut self, records: u64) -> Self {
+        self.state.records = records;
+        self
+    }
+}
+
 /// What is known of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Header {
@@ -172,10 +181,10 @@ impl TableReader {
         Self {
             records: RecordReader::resumed(&spec, position),
             columns,
-            header: if state.records > 0 {
-                Header::Done
+            header: if spec.format.has_header() && state.records == 0 {
+                Header::Awaited
             } else {
-                Self::new(spec.clone()).header
+                Header::Done
             },
             hash: border.hash,
             blank_rows: border.blank_rows,

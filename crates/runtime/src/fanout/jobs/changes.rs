@@ -14,7 +14,8 @@ use turnlane_store::{StoreError, ThreadId};
 
 use super::spec::{JobLimits, JobOptions, KeepThreads, Owner};
 use super::{Job, JobError, JobEvent, Jobs};
-use crate::fanout::template::Template;
+use crate::fanout::row::Columns;
+use crate::fanout::template::{Missing, Template};
 use crate::lane::rows;
 
 /// The most changes of others that one change of ours waits for.
@@ -177,7 +178,7 @@ impl Jobs {
     pub async fn retry(&self, job: &str, retry: RetryJob) -> Result<(Job, i64), JobError> {
         let row = self.find(job).await?;
         if let Some(instruction) = &retry.instruction {
-            self.check_template(&row, instruction)?;
+            check_template(&row, instruction)?;
         }
         if matches!(
             row.state,
@@ -210,22 +211,6 @@ impl Jobs {
             self.adopt(row.no);
         }
         Ok((self.show(row).await?, retried.retried))
-    }
-
-    fn check_template(&self, row: &JobRow, instruction: &str) -> Result<(), JobError> {
-        use crate::fanout::row::Columns;
-        use crate::fanout::template::Missing;
-        let bad = |error: String| JobError::BadTemplate(error);
-        let options: JobOptions = rows::read(&row.made.options).map_err(bad)?;
-        let missing = if options.allow_missing {
-            Missing::Allowed
-        } else {
-            Missing::Refused
-        };
-        let columns = Columns::from_stored(&row.columns).map_err(|error| bad(error.to_string()))?;
-        Template::parse(instruction)
-            .and_then(|template| template.check(&columns, missing))
-            .map_err(|error| bad(error.to_string()))
     }
 
     /// Deletes a job with its items and results, and its threads unless the job keeps all of them. A
@@ -302,6 +287,21 @@ impl Jobs {
         }
         Err(JobError::Runtime(crate::error::Error::Overloaded))
     }
+}
+
+/// Refuses a template that does not fit the columns of a job.
+fn check_template(row: &JobRow, instruction: &str) -> Result<(), JobError> {
+    let bad = |error: String| JobError::BadTemplate(error);
+    let options: JobOptions = rows::read(&row.made.options).map_err(bad)?;
+    let missing = if options.allow_missing {
+        Missing::Allowed
+    } else {
+        Missing::Refused
+    };
+    let columns = Columns::from_stored(&row.columns).map_err(|error| bad(error.to_string()))?;
+    Template::parse(instruction)
+        .and_then(|template| template.check(&columns, missing))
+        .map_err(|error| bad(error.to_string()))
 }
 
 /// Returns true if the threads of a job outlive it.

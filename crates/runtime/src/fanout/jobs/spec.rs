@@ -247,6 +247,10 @@ impl std::str::FromStr for MaxFailures {
 /// The options of a job that are no limits, as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a member of the stored options"
+)]
 pub struct JobOptions {
     /// The column that holds the items' ids.
     #[serde(default)]

@@ -324,5 +324,5 @@ fn the_expected_usage_is_the_largest_seen_and_then_a_percentile() {
     for tokens in 1..=20 {
         usages.add(tokens);
     }
-    assert_eq!(usages.expected(), 18);
+    assert_eq!(usages.expected(), 19);
 }

@@ -3,25 +3,22 @@
 //! The invariant here: an attempt is settled behind the end of its turn. A pause that follows from it
 //! is on disk before anything more is claimed.
 
-use turnlane_engine::limits::moment;
 use turnlane_protocol::item::{ItemBody, ThreadItem};
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_protocol::usage::TurnUsage;
 use turnlane_store::fanout::{
-    BegunItem, FanoutItem, ItemState, ItemUsage, JobNo, JobState, JobTo, ReturnUses, SettleTo,
-    Settled, Settlement, UnsettledItem,
+    BegunItem, FanoutItem, ItemState, ItemUsage, JobNo, JobState, ReturnUses, SettleTo, Settled,
+    Settlement, UnsettledItem,
 };
 use turnlane_store::turn::{TurnRow, TurnStatus};
 use turnlane_store::{StoreError, ThreadId, crash};
 
 use super::{ActiveJob, Runner};
-use crate::fanout::board::{Changes, RunningItem};
+use crate::fanout::board::RunningItem;
 use crate::fanout::jobs::ItemEvent;
 use crate::fanout::plan::RepairTurn;
 use crate::fanout::prompt::ResultChannel;
-use crate::fanout::rules::{
-    Consequence, Decision, EndedAttempt, Harvest, Pause, RepairCause, breaker, decide,
-};
+use crate::fanout::rules::{Consequence, Decision, EndedAttempt, Harvest, RepairCause, decide};
 use crate::ids;
 use crate::lane::rows;
 
@@ -81,7 +78,7 @@ impl Runner {
         crash::point("fanout:settle:before-submit");
         let settlements: Vec<_> = closing.iter().map(|(_, settled)| settled.clone()).collect();
         let settled = self.settle_items(settlements).await?;
-        crash::point("fanout:settle:after-commit");
+        crash::point("fanout:settle:before-news");
         if let Some(pause) = follows.pause {
             self.pause(no, pause).await?;
         }
@@ -180,26 +177,6 @@ impl Runner {
         }
     }
 
-    /// Pauses a job that runs; one that does not is left as it is.
-    pub(super) async fn pause(&mut self, no: JobNo, pause: Pause) -> Result<(), StoreError> {
-        let to = JobTo::Paused {
-            reason: pause.reason.to_owned(),
-            message: Some(pause.message),
-            resume_ms: pause.resume_ms,
-        };
-        // Another change of the job may come between: then its new state counts.
-        for _ in 0..3 {
-            self.refresh(no).await?;
-            let Some(row) = self.active.get(&no).map(|active| active.row.clone()) else {
-                return Ok(());
-            };
-            if row.state != JobState::Running || self.change(&row, to.clone()).await?.is_some() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     /// What follows from a closed attempt besides its state.
     async fn settled(
         &mut self,
@@ -258,21 +235,20 @@ impl Runner {
             .get(&no)
             .is_some_and(|active| active.row.state == JobState::Running);
         let begun = if runs && !self.shutdown.is_cancelled() {
-            let repair = plan.repair(turn, self.now_ms());
+            let repair = plan.repair(&turn, self.now_ms());
             self.shared.store.repair_item(repair).await?
         } else {
             None
         };
-        match begun {
-            Some(begun) => self.run_begun(no, *begun),
-            None => {
-                let settlement = self.without_repair(repair.otherwise, runs);
-                let settled = self.settle_items(vec![settlement.clone()]).await?;
-                if let Some(settled) = settled.first() {
-                    self.settled(no, &repair.found, &settlement, *settled)
-                        .await?;
-                }
-            }
+        if let Some(begun) = begun {
+            self.run_begun(no, *begun);
+            return Ok(());
+        }
+        let settlement = self.without_repair(repair.otherwise, runs);
+        let settled = self.settle_items(vec![settlement.clone()]).await?;
+        if let Some(settled) = settled.first() {
+            let found = &repair.found;
+            self.settled(no, found, &settlement, *settled).await?;
         }
         Ok(())
     }
@@ -312,115 +288,6 @@ impl Runner {
         };
         let place = self.board().place(thread, running);
         self.lanes.load_begun(accepted, place);
-    }
-
-    /// Adapts the limit to what happened since the last look.
-    pub(super) async fn adapt(&mut self, no: JobNo, changes: &Changes) -> Result<(), StoreError> {
-        if changes.refused.contains(&no) {
-            self.halve(no).await?;
-        }
-        let accepted = changes.accepted.get(&no).copied().unwrap_or(0);
-        for _ in 0..accepted {
-            self.grow(no).await?;
-        }
-        Ok(())
-    }
-
-    async fn grow(&mut self, no: JobNo) -> Result<(), StoreError> {
-        let Some(active) = self.active.get_mut(&no) else {
-            return Ok(());
-        };
-        let current = active.row.made.current_limit;
-        let limits = &active.plan.limits;
-        match active.pace.succeeded(current, limits) {
-            Some(limit) => self.set_limit(no, limit).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn halve(&mut self, no: JobNo) -> Result<(), StoreError> {
-        let now_ms = self.now_ms();
-        let Some(active) = self.active.get_mut(&no) else {
-            return Ok(());
-        };
-        match active.pace.refused(active.row.made.current_limit, now_ms) {
-            Some(limit) => self.set_limit(no, limit).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn set_limit(&mut self, no: JobNo, limit: u32) -> Result<(), StoreError> {
-        self.refresh(no).await?;
-        let Some(row) = self.active.get(&no).map(|active| active.row.clone()) else {
-            return Ok(());
-        };
-        // Lost to another change of the job, the limit is adapted by the next refusal or success.
-        self.change(&row, JobTo::Limit(limit)).await.map(drop)
-    }
-
-    /// Pauses a job whose failures, deadline or caps say so, and resumes one whose time has come.
-    pub(super) async fn pause_if_needed(&mut self, no: JobNo) -> Result<(), StoreError> {
-        let now_ms = self.now_ms();
-        let Some(active) = self.active.get(&no) else {
-            return Ok(());
-        };
-        let (row, limits) = (&active.row, &active.plan.limits);
-        if row.state == JobState::Paused {
-            let is_due = row.resume_ms.is_some_and(|at_ms| at_ms <= now_ms);
-            return if is_due {
-                self.resume(no).await
-            } else {
-                Ok(())
-            };
-        }
-        if row.state != JobState::Running {
-            return Ok(());
-        }
-        let deadline_ms = limits.deadline_ms.and_then(|deadline_ms| {
-            let from_ms = row.started_ms?;
-            Some(from_ms.saturating_add(i64::try_from(deadline_ms).unwrap_or(i64::MAX)))
-        });
-        if let Some(at_ms) = deadline_ms.filter(|at_ms| *at_ms <= now_ms) {
-            let grace = std::time::Duration::from_millis(limits.grace_ms);
-            let message = format!("the job was to end by {}", moment(at_ms));
-            let pause = Pause {
-                reason: "deadline",
-                message,
-                resume_ms: None,
-            };
-            self.pause(no, pause).await?;
-            let at = tokio::time::Instant::now() + grace;
-            self.board().stop_job_at(no, at);
-            return Ok(());
-        }
-        let max = limits.max_failures;
-        let max = max.filter(|_| !active.plan.options.agent_tool);
-        match breaker(row.streak, max) {
-            Some(message) if row.pending() > 0 => {
-                let pause = Pause {
-                    reason: "failures",
-                    message,
-                    resume_ms: None,
-                };
-                self.pause(no, pause).await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Goes on with a job whose time has come.
-    async fn resume(&mut self, no: JobNo) -> Result<(), StoreError> {
-        let Some(row) = self.active.get(&no).map(|active| active.row.clone()) else {
-            return Ok(());
-        };
-        let to = JobTo::Running {
-            owner: row.made.owner,
-            owner_worker: row.made.owner_worker,
-        };
-        if self.change(&row, to).await?.is_some() {
-            self.board().gates.release(no);
-        }
-        Ok(())
     }
 
     /// The threads of an item that nobody keeps.

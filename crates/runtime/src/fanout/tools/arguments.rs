@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_time_limit_of_zero_is_refused() {
         let limit = |seconds: Value| read(&json!({"max_runtime_seconds": seconds}));
-        let minute = Some(Duration::from_secs(60));
+        let minute = Some(Duration::from_mins(1));
         assert_eq!(limit(json!(60)).unwrap().max_runtime, minute);
         let refused = limit(json!(0)).unwrap_err();
         assert_eq!(refused, "max_runtime_seconds must be >= 1");

@@ -102,10 +102,7 @@ impl Actor {
                 self.forced |= how == StopHow::Forced;
                 self.events.push_back(Event::Stop(how));
             }
-            Command::RunBegun(begun) => {
-                self.given = Some(begun);
-                self.events.push_back(Event::Given);
-            }
+            Command::RunBegun(begun) => self.give(begun),
             Command::Reconcile(turn) => self.left_undecided(turn),
             Command::Thread(command) => self.about_the_thread(command).await,
         }

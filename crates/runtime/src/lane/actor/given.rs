@@ -7,12 +7,17 @@ use std::sync::Arc;
 
 use turnlane_engine::{Hooks, NoHooks, Reply, ToolAnswer, ToolCall};
 
-use super::Actor;
+use super::{Actor, Audience};
 use crate::lane::command::BegunTurn;
 use crate::lane::event::Event;
 use crate::runtime_tools::{ITEM_SOURCE, TurnTools};
 
 impl Actor {
+    pub(super) fn give(&mut self, begun: Box<BegunTurn>) {
+        self.given = Some(begun);
+        self.events.push_back(Event::Given);
+    }
+
     /// Takes over the turn that another transaction has begun.
     pub(super) fn take_given(&mut self) {
         let Some(begun) = self.given.take() else {
@@ -27,7 +32,9 @@ impl Actor {
 
     /// Notes what the thread is for: the news of an item's thread is for its subscribers alone.
     pub(super) fn note_source(&mut self, source: &str) {
-        self.is_item |= source == ITEM_SOURCE;
+        if source == ITEM_SOURCE {
+            self.audience = Audience::Subscribers;
+        }
     }
 
     /// What the engine asks before its steps.
@@ -38,11 +45,11 @@ impl Actor {
         }
     }
 
-    pub(super) fn call_tool(&self, call: ToolCall, mut reply: Reply<ToolAnswer>) {
+    pub(super) fn call_tool(&self, call: &ToolCall, mut reply: Reply<ToolAnswer>) {
         let running = self.running.as_ref();
         let tools = running.and_then(|running| running.tools.clone());
         let used = running.and_then(|running| running.turn_usage);
-        let answering = tools.and_then(|tools: Arc<TurnTools>| tools.call(&call, used));
+        let answering = tools.and_then(|tools: Arc<TurnTools>| tools.call(call, used));
         let Some(answering) = answering else {
             // It was not offered to this turn, so the model made it up.
             let _ = reply.send(ToolAnswer {

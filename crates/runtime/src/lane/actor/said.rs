@@ -72,7 +72,7 @@ impl Actor {
                 let waiting = running.end.as_ref().map_or(0, |end| end.steer.waiting());
                 self.events.push_back(Event::CloseSteer { waiting });
             }
-            Said::CallTool { call, reply } => self.call_tool(call, reply),
+            Said::CallTool { call, reply } => self.call_tool(&call, reply),
             Said::Ended(outcome) => self.engine_ended(*outcome),
         }
     }

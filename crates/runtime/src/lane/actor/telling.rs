@@ -15,8 +15,8 @@ use turnlane_store::approval::ApprovalResolved;
 use turnlane_store::queue::{QueueFrom, QueueQuery};
 use turnlane_store::turn::AcceptedTurn;
 
-use super::Actor;
 use super::completion::EndedTurn;
+use super::{Actor, Audience};
 use crate::ids;
 use crate::journal;
 use crate::lane::approvals::Open;
@@ -40,7 +40,7 @@ impl Actor {
     /// Tells everybody, subscribed or not.
     pub(super) fn tell_all(&mut self, said: ServerNotification) {
         let body = NoticeBody::Said(Box::new(said));
-        if self.is_item {
+        if self.audience == Audience::Subscribers {
             // Thousands of items would drown what clients want to know of other threads.
             self.shared.board.count_notice();
             self.tell(body);

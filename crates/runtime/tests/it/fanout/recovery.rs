@@ -1,11 +1,14 @@
 //! What a dead or stopped worker left: settled by the next one, with no result lost or asked for twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use turnlane_runtime::Options;
 use turnlane_runtime::fanout::jobs::spec::OnCrash;
 use turnlane_runtime::fanout::jobs::{JobSpec, Owner};
-use turnlane_runtime::store::fanout::{AttemptOutcome, ItemState, JobState};
+use turnlane_runtime::store::fanout::{
+    AttemptOutcome, FanoutStore as _, ItemState, JobKey, JobState,
+};
+use turnlane_runtime::{Notice, Options, Subscriber};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use super::support::{Floor, REPORTS, reporting};
@@ -112,8 +115,7 @@ async fn a_result_that_was_accepted_is_never_asked_for_again() {
         job
     });
     let before = home.store();
-    let key = turnlane_store::fanout::JobKey::Id(job.clone());
-    use turnlane_store::fanout::FanoutStore as _;
+    let key = JobKey::Id(job.clone());
     let reported = before.job(key).await.unwrap().unwrap().counts.succeeded;
     drop(before);
     assert!(reported > 0);
@@ -121,7 +123,8 @@ async fn a_result_that_was_accepted_is_never_asked_for_again() {
     let ended = floor.rests(&job, JobState::Succeeded).await;
     assert_eq!(ended.row.counts.succeeded, 200);
     let asked_again = i64::try_from(floor.asked().len()).unwrap();
-    assert_eq!(asked_again, 200 - reported);
+    // A report that was under way may have been committed behind the look.
+    assert!(asked_again <= 200 - reported, "{asked_again} asked again");
     floor.assert_counts(&job).await;
     floor.stop().await;
 }
@@ -228,6 +231,38 @@ async fn an_orderly_stop_counts_no_loss() {
     for item in floor.items(&job).await {
         assert_eq!((item.losses, item.retries_used), (0, 0));
     }
+    floor.stop().await;
+}
+
+/// Panics in the task of the lane that tells it anything.
+struct Panics;
+
+impl Subscriber for Panics {
+    fn tell(&self, _: &Arc<Notice>) {
+        panic!("a subscriber of a test panics");
+    }
+}
+
+#[tokio::test]
+async fn a_lane_whose_task_panics_loses_its_item_and_the_job_goes_on() {
+    let turns =
+        "  - {match: 'Item ID: row-2', steps: [{say: first}, {await: {gate: go}}, {say: on}]}";
+    let home = Home::new();
+    let floor = Floor::start(&home, &reporting(turns)).await;
+    let job = floor.run(3, slow).await;
+    said_something(&floor, &job, "row-2").await;
+    let thread = floor.thread_of(&job, "row-2").await;
+    let joined = floor
+        .handle()
+        .subscribe(thread, Arc::new(Panics), None)
+        .await;
+    joined.unwrap();
+    floor.world.gates.open("go");
+    let ended = floor.rests(&job, JobState::Succeeded).await;
+    assert_eq!(ended.row.counts.succeeded, 3);
+    let item = floor.item(&job, "row-2").await;
+    assert_eq!(item.item.losses, 1);
+    assert_eq!(item.attempts[0].outcome, Some(AttemptOutcome::Lost));
     floor.stop().await;
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use turnlane_runtime::fanout::jobs::spec::KeepThreads;
-use turnlane_runtime::fanout::jobs::{JobError, Owner, PauseJob, RetryJob};
+use turnlane_runtime::fanout::jobs::{JobError, JobEvent, Owner, PauseJob, RetryJob, Watched};
 use turnlane_store::fanout::{AttemptOutcome, ItemState, JobState};
-use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::support::{Floor, REPORTS, call_step, reporting};
 use crate::support::Home;
@@ -163,7 +163,7 @@ async fn threads_of_items_are_deleted_with_their_job_unless_they_are_kept() {
     let floor = Floor::start(&home, REPORTS).await;
     let job = floor
         .run(3, |spec| {
-            spec.options.keep_threads = Some(KeepThreads::None)
+            spec.options.keep_threads = Some(KeepThreads::None);
         })
         .await;
     floor.rests(&job, JobState::Succeeded).await;
@@ -186,5 +186,43 @@ async fn a_running_job_is_not_deleted() {
     floor.asks(1).await;
     let refused = floor.jobs.delete(&job).await.unwrap_err();
     assert_eq!(refused.reason(), Some("wrongState"));
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn watchers_are_told_counts_and_the_end_of_a_job_and_the_ends_of_its_items() {
+    let home = Home::new();
+    let floor = Floor::start(&home, REPORTS).await;
+    let mut jobs = floor.jobs.watch();
+    let mut items = floor.jobs.watch_items();
+    let job = floor.run(20, |spec| spec.limits.concurrency = 2).await;
+    floor.rests(&job, JobState::Succeeded).await;
+    let mut ended = 0;
+    let told = async {
+        while ended == 0 {
+            match jobs.recv().await {
+                Some(Watched::Event(JobEvent::Ended(row))) => {
+                    assert_eq!(row.counts.succeeded, 20);
+                    ended += 1;
+                }
+                Some(_) => {}
+                None => panic!("the runtime is gone"),
+            }
+        }
+    };
+    within("the end of the job", DEADLINE, told).await.unwrap();
+    let mut succeeded = std::collections::BTreeSet::new();
+    let told = async {
+        while succeeded.len() < 20 {
+            if let Some(Watched::Event(event)) = items.recv().await
+                && event.item.state == ItemState::Succeeded
+            {
+                succeeded.insert(event.item.seq);
+            }
+        }
+    };
+    within("the ends of all items", DEADLINE, told)
+        .await
+        .unwrap();
     floor.stop().await;
 }

@@ -51,10 +51,8 @@ fn read_only() -> SandboxPolicy {
 /// A directory with a table of so many rows.
 fn table(rows: usize) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let mut text = "name\n".to_owned();
-    for row in 0..rows {
-        text.push_str(&format!("n{row}\n"));
-    }
+    let names: Vec<_> = (0..rows).map(|row| format!("n{row}\n")).collect();
+    let text = format!("name\n{}", names.concat());
     std::fs::write(directory.path().join("in.csv"), text).unwrap();
     directory
 }

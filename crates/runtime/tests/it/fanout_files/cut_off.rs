@@ -105,7 +105,7 @@ async fn a_stream_that_is_cut_off_is_continued_from_its_offset() {
         }
         let mut next = usize::try_from(job.import.offset).unwrap();
         // Each worker takes some chunks; the last of them is lost in the middle.
-        for left in (0..1 + random.below(4)).rev() {
+        for left in (0..=random.below(4)).rev() {
             let len = 1 + random.below(40_000);
             let end = input.len().min(next + len);
             let write = imports.write_stream(

@@ -192,5 +192,5 @@ async fn a_hundred_thousand_equal_ids_are_imported_in_seconds() {
         .unwrap();
     assert_eq!(last.unwrap().item.seq, 99_999);
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(took < Duration::from_mins(1), "{took:?}");
 }

@@ -34,91 +34,86 @@ async fn a_table_becomes_rows_of_a_ready_job() {
     assert_eq!(again.unwrap(), job, "a sealed job reads no file");
 }
 
+/// Name, suffix and content of a file, and its problem.
+const PROBLEMS: [(&str, &str, &[u8], &str); 12] = [
+    ("empty", "csv", b"", "csv input must include a header row"),
+    ("twice", "csv", b"a,x,x\n", "csv header x is duplicated"),
+    ("blank", "csv", b"a,\n", "csv header column 2 has no name"),
+    (
+        "short",
+        "csv",
+        b"a,b\n\"1\n\",2\n3\n",
+        "csv row 3 has 1 fields but header has 2 (line 4)",
+    ),
+    (
+        "open",
+        "csv",
+        b"a\n1\n\"2\n3\n",
+        "unclosed quote, opened at line 3",
+    ),
+    (
+        "utf8",
+        "csv",
+        b"a\nx\n\xff\n",
+        "input is not valid UTF-8 (line 3, byte offset 4)",
+    ),
+    (
+        "nul",
+        "tsv",
+        b"a\nx\0\n",
+        "input has a NUL character (line 2, byte offset 3)",
+    ),
+    (
+        "nope",
+        "csv",
+        b"b,c\n1,2\n",
+        "unknown placeholder {a}; columns: b, c",
+    ),
+    (
+        "list",
+        "jsonl",
+        b"{\"a\":1}\n[]\n",
+        "line 2 is not a JSON object",
+    ),
+    (
+        "none",
+        "jsonl",
+        b"{\"b\":1}\n",
+        "unknown placeholder {a}; columns: b",
+    ),
+    (
+        "lacks",
+        "jsonl",
+        b"{\"a\":1}\n{\"b\":1}\n",
+        "row lacks column a, which the instruction uses (line 2)",
+    ),
+    (
+        "line",
+        "txt",
+        b"x\n",
+        "unknown placeholder {a}; columns: line",
+    ),
+];
+
 #[tokio::test]
 async fn a_file_with_a_problem_fails_the_job_whole() {
     let desk = Desk::new();
-    let long = format!("a\n{}\n", "x".repeat(1_048_577));
-    let header = "csv header";
-    let cases: [(&str, &str, &[u8], &str); 13] = [
-        ("empty", "csv", b"", "csv input must include a header row"),
-        (
-            "twice",
-            "csv",
-            b"a,x,x\n",
-            &format!("{header} x is duplicated"),
-        ),
-        (
-            "blank",
-            "csv",
-            b"a,\n",
-            &format!("{header} column 2 has no name"),
-        ),
-        (
-            "short",
-            "csv",
-            b"a,b\n\"1\n\",2\n3\n",
-            "csv row 3 has 1 fields but header has 2 (line 4)",
-        ),
-        (
-            "open",
-            "csv",
-            b"a\n1\n\"2\n3\n",
-            "unclosed quote, opened at line 3",
-        ),
-        (
-            "long",
-            "csv",
-            long.as_bytes(),
-            "csv row 2 is longer than 1048576 bytes (line 2)",
-        ),
-        (
-            "utf8",
-            "csv",
-            b"a\nx\n\xff\n",
-            "input is not valid UTF-8 (line 3, byte offset 4)",
-        ),
-        (
-            "nul",
-            "tsv",
-            b"a\nx\0\n",
-            "input has a NUL character (line 2, byte offset 3)",
-        ),
-        (
-            "nope",
-            "csv",
-            b"b,c\n1,2\n",
-            "unknown placeholder {a}; columns: b, c",
-        ),
-        (
-            "list",
-            "jsonl",
-            b"{\"a\":1}\n[]\n",
-            "line 2 is not a JSON object",
-        ),
-        (
-            "none",
-            "jsonl",
-            b"{\"b\":1}\n",
-            "unknown placeholder {a}; columns: b",
-        ),
-        (
-            "lacks",
-            "jsonl",
-            b"{\"a\":1}\n{\"b\":1}\n",
-            "row lacks column a, which the instruction uses (line 2)",
-        ),
-        (
-            "line",
-            "txt",
-            b"x\n",
-            "unknown placeholder {a}; columns: line",
-        ),
-    ];
-    for (id, suffix, content, expected) in cases {
+    for (id, suffix, content, expected) in PROBLEMS {
         let job = new_job(id, "Do {a}", "{}");
         let outcome = desk.import(job, &format!("in.{suffix}"), content).await;
         assert_eq!(desk.refused(id, outcome).await, [expected], "{id}");
     }
+}
+
+#[tokio::test]
+async fn a_row_of_more_than_a_mebibyte_fails_the_job() {
+    let desk = Desk::new();
+    let content = format!("a\n1\n{}\n", "x".repeat(1_048_577));
+    let outcome = desk
+        .import(new_job("j", "{a}", "{}"), "in.csv", content)
+        .await;
+    let expected = ["csv row 3 is longer than 1048576 bytes (line 3)"];
+    assert_eq!(desk.refused("j", outcome).await, expected);
 }
 
 #[tokio::test]

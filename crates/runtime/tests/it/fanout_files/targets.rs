@@ -2,14 +2,16 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use turnlane_runtime::fanout::export::{
     ExportError, ExportOptions, ExportedFile, LastExport, Output, Overwrite, check_output,
 };
 use turnlane_store::fanout::{JobRow, NewJob};
-use turnlane_testkit::SmallDisk;
 use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::{ProcessSpec, SmallDisk, TestProcess};
 
 use super::{Desk, new_job};
 
@@ -161,6 +163,59 @@ async fn a_device_is_written_directly() {
     let job = desk.job_with_output(Path::new("/dev/null")).await;
     let written = desk.write_out(&job, Path::new("/dev/null")).await.unwrap();
     assert_eq!(written.rows, 2);
+}
+
+#[tokio::test]
+async fn a_fifo_is_written_directly() {
+    let desk = Desk::new();
+    let path = desk.files.path().join("out.fifo");
+    let made = TestProcess::run(
+        ProcessSpec::new("/usr/bin/env")
+            .args(["mkfifo"])
+            .args([&path]),
+        DEADLINE,
+    );
+    assert!(made.await.unwrap().status.success());
+    let job = desk.job_with_output(&path).await;
+    let fifo = path.clone();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(fifo).unwrap());
+    desk.write_out(&job, &path).await.unwrap();
+    assert_eq!(reader.join().unwrap().lines().count(), 3);
+    assert_eq!(names(desk.files.path()), ["in.csv", "out.fifo"]);
+}
+
+#[tokio::test]
+async fn a_reader_sees_whole_files_only() {
+    let desk = Desk::new();
+    let path = desk.files.path().join("out.csv");
+    let job = NewJob {
+        export_path: Some(path.display().to_string()),
+        ..new_job("J", "x", "{}")
+    };
+    let rows = "0123456789abcdef\n".repeat(5_000);
+    let job = desk
+        .import(job, "in.csv", format!("a\n{rows}"))
+        .await
+        .unwrap();
+    desk.write_out(&job, &path).await.unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let (done, path) = (Arc::clone(&done), path.clone());
+        move || {
+            let mut reads = 0;
+            while !done.load(Ordering::Relaxed) || reads == 0 {
+                assert!(std::fs::read(&path).unwrap() == whole, "a part was read");
+                reads += 1;
+            }
+        }
+    });
+    for _ in 0..10 {
+        let job = desk.job("J").await;
+        desk.write_out(&job, &path).await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
 }
 
 #[tokio::test]

@@ -151,6 +151,30 @@ fn columns_are_bounded() {
 }
 
 #[test]
+fn rows_are_bounded() {
+    let mut table = TableReader::new(InputSpec::default());
+    table.push(b"name\n");
+    assert!(matches!(table.next_event(), Some(Event::Columns)));
+    // Behind the header and all rows but one.
+    let border = table.border().with_records(10_000_000);
+    let mut table = TableReader::resumed(InputSpec::default(), table.columns().clone(), &border);
+    table.push(b"x\ny\n");
+    match table.next_event() {
+        Some(Event::Row(row)) => assert_eq!(row.seq, ROWS_MAX - 1),
+        other => panic!("{other:?}"),
+    }
+    match table.next_event() {
+        Some(Event::Fatal(problem)) => {
+            assert_eq!(
+                problem.message,
+                "input has more than 10000000 rows (line 3)"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_line_that_is_no_row_of_json_is_named() {
     let jsonl = |text: &str| read_as(text.as_bytes(), &format(Format::Jsonl)).problems;
     let lines = |text: &str| {
