@@ -240,6 +240,12 @@ async fn messages_behind_a_failed_start_of_the_program_are_served() {
         member.message(id, "fine").await;
         member.event("Warning").await;
     }
+    // The message is told as delivered before its program is started.
+    let args = rig.home.workspace().join("args");
+    let runs = async || args.exists();
+    eventually("a program that runs", DEADLINE, runs)
+        .await
+        .unwrap();
     let away = rig.home.path().join("away");
     std::fs::rename(&program, &away).unwrap();
     rig.go();

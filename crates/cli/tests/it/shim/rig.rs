@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use turnlane_testkit::wait::{DEADLINE, within};
 use turnlane_testkit::{ProcessSpec, TempHome, TestProcess};
+
+/// How long an event is waited for, whatever else is told meanwhile.
+const UNTIL_MAX: Duration = Duration::from_mins(6);
 
 /// What the agent of these tests does; a turn that matches `busy` ends when the file `go` is there.
 const SCRIPT: &str = r#"version: 1
@@ -180,8 +185,11 @@ impl Member {
     /// All events up to the first of this name, that one included.
     pub(super) async fn until(&mut self, name: &str) -> Vec<Value> {
         let mut events = Vec::new();
+        // Other events may come for ever, so the whole wait has a bound as well.
+        let since = Instant::now();
         loop {
-            let Some(event) = self.next().await else {
+            let next = self.next().await;
+            let Some(event) = next.filter(|_| since.elapsed() < UNTIL_MAX) else {
                 panic!("no {name} after {events:?}: {}", self.process.stderr_tail());
             };
             let is_it = event["event"] == name;
