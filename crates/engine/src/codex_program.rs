@@ -30,6 +30,7 @@ use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 pub use config_keys::{RefusedKey, passed_config};
 pub use login::CodexLogin;
+pub(crate) use state::says_unwritten;
 pub use state::{CodexThreadState, UnreadableState, is_uuid};
 pub use stderr::StderrLog;
 pub use version::CodexVersion;

@@ -3,15 +3,37 @@
 //! The invariant here: refusals of a Turnlane server are known by their reason, never by their text;
 //! one that is not known here is shown in the server's own words.
 
+use std::fmt;
+
 use anyhow::anyhow;
 use serde_json::Value;
-use turnlane::{CallError, RpcError};
+use turnlane::{CallError, RpcError, TransportError};
 
 /// How long an id is.
 const ID_CHARS: usize = 36;
 
 /// Says how a message names an id.
 type Words<'a> = &'a dyn Fn(&str) -> String;
+
+/// The connection ended under a call, in words for a person.
+///
+/// A command that follows a thread goes on with the next connection instead of showing it. The call may
+/// fail before the client tells that it has no connection, so only this error says it in time.
+#[derive(Debug)]
+struct Lost(String);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// Returns true if the call failed because the connection ended.
+pub(crate) fn is_lost(error: &anyhow::Error) -> bool {
+    error.is::<Lost>()
+}
 
 /// The refusal of a call with these params, for a person.
 pub(super) fn in_words(error: CallError, params: &Value, words: Words<'_>) -> anyhow::Error {
@@ -25,12 +47,18 @@ pub(super) fn in_words(error: CallError, params: &Value, words: Words<'_>) -> an
              it is of another version than this command: update the older one and restart the server"
         ),
         CallError::Transport(_) | CallError::Timeout { .. } | CallError::Closed => {
+            let is_lost = matches!(error, CallError::Transport(TransportError::Closed { .. }));
             let error = anyhow::Error::new(error);
-            anyhow!(
+            let text = format!(
                 "the server did not answer: {error:#}\n  \
                  look with `turnlane doctor`, or repeat the command: nothing is done twice by a \
                  `queue add` with the same --key"
-            )
+            );
+            if is_lost {
+                anyhow::Error::new(Lost(text))
+            } else {
+                anyhow!(text)
+            }
         }
         other => anyhow::Error::new(other),
     }

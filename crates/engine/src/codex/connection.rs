@@ -25,6 +25,7 @@ use turnlane_rpc::{CallError, Inbox, Incoming, Peer, PeerOptions, Request};
 use super::launch::{ChildProcess, LaunchError, StartedChild};
 use super::routes::{Routes, Subscription};
 use super::version;
+use crate::codex_program::says_unwritten;
 use crate::scripted::Clock;
 
 /// How many requests may wait for their answers.
@@ -86,6 +87,11 @@ impl CallFailure {
     /// Returns true if the child refused the request with a text that holds `part`.
     pub(super) fn says(&self, part: &str) -> bool {
         matches!(self, Self::Refused(error) if error.message.contains(part))
+    }
+
+    /// Returns true if the child refused the request because it has no record of the thread.
+    pub(super) fn says_unwritten(&self) -> bool {
+        matches!(self, Self::Refused(error) if says_unwritten(&error.message))
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn ours(message: impl Into<String>, kind: ErrorKind) -> EngineError {
 pub(super) fn of_call(failure: &CallFailure) -> EngineError {
     let kind = match failure {
         failure if failure.says(ACTIVE_WRITER) => ErrorKind::Busy,
-        failure if failure.says(NO_ROLLOUT) => ErrorKind::ThreadNotFound,
+        failure if failure.says_unwritten() => ErrorKind::ThreadNotFound,
         CallFailure::Refused(_) => ErrorKind::EngineRefused,
         CallFailure::TimedOut { .. } => ErrorKind::Timeout,
         CallFailure::Died => ErrorKind::EngineCrashed,
@@ -63,8 +63,6 @@ pub(super) fn of_call(failure: &CallFailure) -> EngineError {
 
 /// What Codex says when another process writes to the thread.
 pub(super) const ACTIVE_WRITER: &str = "already has an active writer";
-/// What Codex says when it has nothing of the thread.
-pub(super) const NO_ROLLOUT: &str = "no rollout found";
 
 #[cfg(test)]
 mod tests {

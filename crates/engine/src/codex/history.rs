@@ -16,7 +16,6 @@ use turnlane_protocol::turn_error::TurnError;
 
 use super::AppServers;
 use super::connection::{CallFailure, Connection};
-use super::errors::NO_ROLLOUT;
 use super::launch::LaunchError;
 
 /// Turns of one page.
@@ -169,10 +168,11 @@ fn is_unsupported(failure: &CallFailure) -> bool {
 }
 
 fn unread(failure: CallFailure) -> HistoryError {
-    // Codex writes a thread with its first user message; before, it has one of three texts for it.
-    let absent = [NO_ROLLOUT, "not materialized", "thread not loaded"];
+    // Codex writes a thread with its first user message; before, it has one of these texts for it.
+    let absent = ["not materialized", "thread not loaded"];
+    let is_absent = failure.says_unwritten() || absent.iter().any(|text| failure.says(text));
     match failure {
-        failure if absent.iter().any(|text| failure.says(text)) => HistoryError::Absent,
+        _ if is_absent => HistoryError::Absent,
         CallFailure::Died => HistoryError::Died,
         failure => HistoryError::Unreadable(failure.to_string()),
     }

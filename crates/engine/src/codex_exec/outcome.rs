@@ -8,6 +8,7 @@ use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind};
 
 use super::texts::{self, reset::ChildZone};
 use super::transcript::{TerminalLine, Transcript};
+use crate::codex_program::says_unwritten;
 use crate::outcome::{Accepted, EngineError, OutcomeStatus, TurnOutcome};
 
 /// Lines of standard error that say nothing about a failure.
@@ -192,7 +193,7 @@ fn refusal(end: &ProcessEnd<'_>) -> EngineError {
     // Looked for in all of standard error: a log line may name the cause and the last line not.
     let kind = if end.stderr.contains("already has an active writer") {
         ErrorKind::Busy
-    } else if end.stderr.contains("no rollout found") {
+    } else if says_unwritten(end.stderr) {
         ErrorKind::ThreadNotFound
     } else {
         let error = texts::to_error(text, None, None, end.zone, end.now_ms);

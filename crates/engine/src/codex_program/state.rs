@@ -89,6 +89,15 @@ pub fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().enumerate().all(is_part)
 }
 
+/// Returns true if Codex says with this text that it has no record of a thread.
+///
+/// It has none before the first turn of the thread, and an empty one if it died before it wrote the first
+/// line, which it does before it calls the model.
+pub(crate) fn says_unwritten(text: &str) -> bool {
+    text.contains("no rollout found")
+        || (text.contains("rollout at ") && text.contains(".jsonl is empty"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +121,28 @@ mod tests {
         let state = CodexThreadState::new(id, Some(counts));
         let written = state.to_raw().unwrap();
         assert_eq!(CodexThreadState::read(&written).unwrap(), state);
+    }
+
+    #[test]
+    fn a_missing_and_an_empty_record_are_none() {
+        for (text, is_unwritten) in [
+            ("no rollout found for thread id x (code -32600)", true),
+            (
+                "failed to read session metadata /a.jsonl: rollout at /a.jsonl is empty",
+                true,
+            ),
+            (
+                "Error: rollout at /a.jsonl is empty (code -32603)\n\nStack backtrace:",
+                true,
+            ),
+            (
+                "rollout at /a.jsonl does not start with session metadata",
+                false,
+            ),
+            ("prompt is empty", false),
+        ] {
+            assert_eq!(says_unwritten(text), is_unwritten, "{text}");
+        }
     }
 
     #[test]

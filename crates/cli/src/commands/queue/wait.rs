@@ -19,6 +19,7 @@ use turnlane_protocol::turn::{Turn, TurnStatus};
 
 use crate::args::QueueWait;
 use crate::commands::thread::show::{open_approvals, questions};
+use crate::session::refused::is_lost;
 use crate::session::{INTERRUPTED, Session, find};
 use crate::shown::ids::short;
 use crate::shown::{Form, Screen, note, queue};
@@ -141,7 +142,7 @@ impl Wait<'_> {
                 Ok(Some(code)) => return Ok(code),
                 Ok(None) => followed = generation,
                 // The connection was lost under the call; the next one says how the row stands.
-                Err(_) if self.generation() != generation => {}
+                Err(error) if is_lost(&error) || self.generation() != generation => {}
                 Err(error) => return Err(error),
             }
             self.next(&mut events).await?;

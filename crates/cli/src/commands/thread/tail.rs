@@ -22,6 +22,7 @@ use super::about;
 use super::live::Live;
 use super::show::last_turns;
 use crate::args::ThreadTail;
+use crate::session::refused::is_lost;
 use crate::session::{INTERRUPTED, Session, find};
 use crate::shown::ids::short;
 use crate::shown::{Form, Screen, note, queue, time};
@@ -120,10 +121,13 @@ impl Tail<'_> {
         let mut look_at = None;
         loop {
             if std::mem::take(&mut look) && self.until_idle {
-                look_at = match self.rest().await? {
-                    Rest::Over(code) => return Ok(code),
-                    Rest::GoesOnUntil(at) => Some(at),
-                    Rest::GoesOn => None,
+                look_at = match self.rest().await {
+                    Ok(Rest::Over(code)) => return Ok(code),
+                    Ok(Rest::GoesOnUntil(at)) => Some(at),
+                    Ok(Rest::GoesOn) => None,
+                    // The next connection says how the queue stands.
+                    Err(error) if is_lost(&error) => None,
+                    Err(error) => return Err(error),
                 };
             }
             tokio::select! {
@@ -136,7 +140,11 @@ impl Tail<'_> {
                             self.session.word(&self.thread)
                         ));
                     };
-                    look = self.take(event).await?;
+                    look = match self.take(event).await {
+                        // The next connection begins with all that this one did not tell.
+                        Err(error) if is_lost(&error) => false,
+                        taken => taken?,
+                    };
                     if self.live.is_gone() {
                         return Ok(ExitCode::SUCCESS);
                     }

@@ -172,18 +172,30 @@ impl World {
     }
 
     /// Returns true if it is recorded that the engine may have seen the turn of a row.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the mark is not shown by any request, and is only read here"
-    )]
     pub(super) fn is_sent(&self, row: &str) -> bool {
-        let path = self.home.turnlane().join(DATABASE);
-        let database = rusqlite::Connection::open(path).unwrap();
-        database.busy_timeout(DEADLINE).unwrap();
+        let database = self.database();
         let sql = "SELECT sent FROM queued_turn WHERE id = ?1";
         let sent = database.query_row(sql, [row], |row| row.get::<_, bool>(0));
         // A row that is done may be gone.
         sent.unwrap_or(true)
+    }
+
+    /// Returns true if the same is recorded of any row of a thread.
+    pub(super) fn has_sent(&self, thread: &str) -> bool {
+        let sql = "SELECT EXISTS(SELECT 1 FROM queued_turn WHERE thread_id = ?1 AND sent)";
+        let sent = self.database().query_row(sql, [thread], |row| row.get(0));
+        sent.unwrap()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the mark is not shown by any request, and is only read here"
+    )]
+    fn database(&self) -> rusqlite::Connection {
+        let path = self.home.turnlane().join(DATABASE);
+        let database = rusqlite::Connection::open(path).unwrap();
+        database.busy_timeout(DEADLINE).unwrap();
+        database
     }
 }
 

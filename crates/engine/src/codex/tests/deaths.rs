@@ -142,28 +142,32 @@ async fn work_that_the_history_lacks_is_not_done_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_thread_that_was_never_written_is_started_again() {
-    let mut bench = Bench::new();
-    let mut lane = Lane::start(&bench, request("hello"));
-    let play = async {
-        let mut child = bench.child().await;
-        child.start_thread().await;
-        let _unanswered = child.request("turn/start").await;
-        child.die();
-        let mut child = bench.child().await;
-        child
-            .refuse("thread/resume", "no rollout found for thread id x")
-            .await;
-        child.start_thread().await;
-        child
-            .refuse("thread/turns/list", "thread x is not materialized yet")
-            .await;
-        child.start_turn("t1").await;
-        child.turn("turn/completed", "t1", "completed");
-        child
-    };
-    let (outcome, _child) = tokio::join!(lane.finish(), play);
-    assert_eq!(outcome.status, OutcomeStatus::Completed);
-    assert_eq!(lane.count("state"), 2);
+    for refusal in [
+        "no rollout found for thread id x",
+        // Codex died between the creation of the file and its first line.
+        "failed to read thread: rollout at /c/sessions/x.jsonl is empty",
+    ] {
+        let mut bench = Bench::new();
+        let mut lane = Lane::start(&bench, request("hello"));
+        let play = async {
+            let mut child = bench.child().await;
+            child.start_thread().await;
+            let _unanswered = child.request("turn/start").await;
+            child.die();
+            let mut child = bench.child().await;
+            child.refuse("thread/resume", refusal).await;
+            child.start_thread().await;
+            child
+                .refuse("thread/turns/list", "thread x is not materialized yet")
+                .await;
+            child.start_turn("t1").await;
+            child.turn("turn/completed", "t1", "completed");
+            child
+        };
+        let (outcome, _child) = tokio::join!(lane.finish(), play);
+        assert_eq!(outcome.status, OutcomeStatus::Completed, "{refusal}");
+        assert_eq!(lane.count("state"), 2, "{refusal}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use turnlane_protocol::turn_error::ErrorKind;
 
 use super::{Halt, Turn};
 use crate::codex::connection::{CallFailure, Connection};
-use crate::codex::errors::{ACTIVE_WRITER, NO_ROLLOUT, of_call, ours};
+use crate::codex::errors::{ACTIVE_WRITER, of_call, ours};
 use crate::codex::params;
 use crate::codex::routes::Subscription;
 use crate::codex::usage::UsageMeter;
@@ -71,8 +71,8 @@ impl Turn {
                     let paused = self.cancel.unless_cancelled(pause).await;
                     paused.map_err(|_cancelled| Halt::Cancelled)?;
                 }
-                Err(failure) if failure.says(NO_ROLLOUT) && state.total.is_none() => {
-                    // Never written to disk, so nothing is lost with it.
+                Err(failure) if failure.says_unwritten() && state.total.is_none() => {
+                    // No turn was ever written to disk, so nothing is lost with it.
                     tracing::info!(thread, "Codex does not know an unused thread any more");
                     self.state = None;
                 }

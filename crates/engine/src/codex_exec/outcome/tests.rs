@@ -198,6 +198,11 @@ fn a_refusal_is_read_from_standard_error() {
             "thread/resume: no rollout found for thread id T (code -32600)",
         ),
         (
+            "Error: thread/resume failed: rollout at /c/x.jsonl is empty (code -32603)\n\nStack\n",
+            ErrorKind::ThreadNotFound,
+            "thread/resume failed: rollout at /c/x.jsonl is empty (code -32603)",
+        ),
+        (
             "WARNING: proceeding\nError: Model provider `nope` not found\n",
             ErrorKind::EngineRefused,
             "Model provider `nope` not found",
