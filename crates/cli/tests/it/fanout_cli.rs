@@ -1,5 +1,7 @@
 //! `turnlane fanout`: whole jobs in one process, their outputs, exit codes and what comes after a signal.
 
+mod daemon;
+
 use std::path::PathBuf;
 
 use serde_json::Value;

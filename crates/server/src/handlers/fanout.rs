@@ -198,6 +198,10 @@ pub(crate) async fn delete(
     cx: Arc<Connection>,
     params: FanoutDeleteParams,
 ) -> Result<Done, ErrorObject> {
+    // Jobs have no worktrees yet: an ignored member is worse than a refused one.
+    if params.force {
+        return Err(invalid("force is not supported yet"));
+    }
     let jobs = cx.shared().options.runtime.jobs();
     let deleted = jobs.delete(&params.job_id).await;
     deleted.map_err(|error| refusal(name::DELETE, &error))?;

@@ -124,6 +124,11 @@ async fn every_refusal_about_a_job_has_its_reason() {
         ("fanout/resume", json!({"jobId": id}), "wrongState"),
         ("fanout/retry", json!({"jobId": id}), "wrongState"),
         (
+            "fanout/delete",
+            json!({"jobId": id, "force": true}),
+            "invalidParams",
+        ),
+        (
             "fanout/retry",
             json!({"jobId": id, "states": ["running"]}),
             "invalidParams",
@@ -385,7 +390,7 @@ async fn a_subscriber_that_does_not_read_slows_neither_the_job_nor_other_clients
     client
         .told("fanout/ended", json!({"job": {"state": "succeeded"}}))
         .await;
-    // It wakes: the end is there, and every change was told or counted as dropped.
+    // It wakes, and the end is there although it read nothing while the job ran.
     sleeper
         .told("fanout/ended", json!({"job": {"state": "succeeded"}}))
         .await;
@@ -490,6 +495,21 @@ async fn a_bad_input_is_refused_with_its_lines_and_nothing_starts() {
     let export = json!({"jobId": id, "path": world.folder.path().join("out.csv")});
     let (reason, _) = refused(&mut far, "fanout/export", export).await;
     assert_eq!(reason, "localOnly");
+}
+
+#[tokio::test]
+async fn a_list_of_items_shows_the_cell_of_the_id_column_as_it_was() {
+    let world = World::start(SCRIPT).await;
+    let mut client = world.client().await;
+    let id = created(&mut client, json!({"idColumn": "name"})).await;
+    let rows = json!({"jobId": id, "seq": 0, "rows": [{"name": " a "}, {"name": "b"}]});
+    client.ok("fanout/items/add", rows).await;
+    client.ok("fanout/seal", json!({"jobId": id})).await;
+    let items = client.ok("fanout/items/list", json!({"jobId": id})).await;
+    let shown: Vec<_> = items["data"].as_array().unwrap().iter().collect();
+    assert_eq!(shown[0]["itemId"], "a");
+    assert_eq!(shown[0]["sourceId"], " a ");
+    assert_eq!(shown[1]["sourceId"], "b");
 }
 
 #[tokio::test]

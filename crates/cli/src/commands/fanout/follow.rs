@@ -276,6 +276,12 @@ pub(super) async fn follow(
             }
             _ = tick.tick() => {}
         }
+        // Items that another process runs do not stop by our clock; do not wait for them for ever.
+        if let Some((signal, at)) = caught
+            && at.elapsed() > SIGNAL_GRACE + AT_ONCE
+        {
+            return stopped(job, telling, signal, on_signal).await;
+        }
         telling.show(&status);
     }
 }

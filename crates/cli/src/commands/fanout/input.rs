@@ -68,6 +68,8 @@ impl ReadInput {
             params.on_duplicate,
             params.allow_missing,
             params.result_channel,
+            params.on_crash,
+            params.keep_threads,
             settings.and_then(|settings| settings.engine.as_ref()),
             settings.and_then(|settings| settings.model.as_ref()),
             settings.and_then(|settings| settings.cwd.as_ref()),

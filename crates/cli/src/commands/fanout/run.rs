@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep};
 use turnlane::{
-    ExportFormat, FanoutCreateParams, FanoutExportParams, FanoutExportTarget, Job, JobLimits,
-    JobSettings, JobSpec, JobState, JobView, SandboxPolicy,
+    ExportFormat, FanoutCreateParams, FanoutExportParams, FanoutExportTarget, ImportOptions, Job,
+    JobImportError, JobLimits, JobSettings, JobSpec, JobState, JobView, SandboxPolicy,
 };
 use turnlane_runtime::{Clock as _, SystemClock};
 
@@ -61,22 +61,7 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
     let mut view = found;
     let resumed = view.status.state != JobState::Importing;
     if view.status.state == JobState::Importing {
-        let imported = match input.input {
-            Input::File(path) if session.shares_files() => job
-                .import_path(path.display().to_string(), import)
-                .await
-                .map_err(Into::into),
-            Input::File(path) => {
-                let file = tokio::fs::File::open(&path).await;
-                let file = file.with_context(|| format!("cannot read {}", path.display()))?;
-                job.import_stream(file, import).await
-            }
-            Input::Spooled(file) => {
-                let file = tokio::fs::File::from_std(file);
-                job.import_stream(file, import).await
-            }
-        };
-        view = match imported {
+        view = match import_rows(session, &job, input.input, import).await {
             Ok(view) => view,
             Err(error) => return refusal::told_import(&error),
         };
@@ -89,6 +74,9 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
         screen.hint(&format!(
             "continuing job {name} ({id}); --new makes another one"
         ));
+        if let Some(kept) = kept(args, &view) {
+            note(&kept);
+        }
     } else {
         tell_unlike(session, &view, &screen).await;
     }
@@ -111,6 +99,30 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
         return detached(&screen, &view);
     }
     watch(session, args, &screen, &job, view, resumed).await
+}
+
+/// Gives a job its rows: by the path where the server reads the same files, else as a stream.
+async fn import_rows(
+    session: &Session,
+    job: &Job,
+    input: Input,
+    options: ImportOptions,
+) -> Result<JobView, JobImportError> {
+    match input {
+        Input::File(path) if session.shares_files() => {
+            let imported = job.import_path(path.display().to_string(), options).await;
+            imported.map_err(JobImportError::Call)
+        }
+        Input::File(path) => {
+            let file = tokio::fs::File::open(&path).await;
+            let file = file.map_err(JobImportError::Read)?;
+            job.import_stream(file, options).await
+        }
+        Input::Spooled(file) => {
+            let file = tokio::fs::File::from_std(file);
+            job.import_stream(file, options).await
+        }
+    }
 }
 
 /// Follows a job that runs until it has ended, over waits for a quota.
@@ -257,8 +269,14 @@ fn params(session: &Session, args: &FanoutRun) -> anyhow::Result<FanoutCreatePar
         Some(path) => Some(schema(path)?),
         None => None,
     };
-    let cwd = args.cd.clone().unwrap_or_else(|| ".".into());
-    let cwd = session.directory(&cwd)?;
+    // A server elsewhere has a directory of its own where none is named.
+    let cwd = match &args.cd {
+        None if !session.shares_files() => None,
+        given => {
+            let given = given.as_deref().unwrap_or(Path::new("."));
+            Some(session.directory(given)?.display().to_string())
+        }
+    };
     let sandbox = args.sandbox.map(SandboxArg::word);
     Ok(FanoutCreateParams {
         name: args.name.clone().or_else(|| stem(&args.input.path())),
@@ -273,7 +291,7 @@ fn params(session: &Session, args: &FanoutRun) -> anyhow::Result<FanoutCreatePar
         settings: Some(JobSettings {
             engine: args.engine.clone(),
             model: args.model.clone(),
-            cwd: Some(cwd.display().to_string()),
+            cwd,
             sandbox: sandbox.and_then(SandboxPolicy::from_mode),
             ..JobSettings::default()
         }),
@@ -329,6 +347,39 @@ fn limits(args: &LimitArgs) -> JobLimits {
         grace_ms: millis(args.grace),
         ..JobLimits::default()
     }
+}
+
+/// Names the flags that differ from what a continued job was made with: the job keeps its own.
+fn kept(args: &FanoutRun, job: &JobView) -> Option<String> {
+    let asked = serde_json::to_value(limits(&args.limits)).unwrap_or_default();
+    let stored = serde_json::to_value(job.status.limits).unwrap_or_default();
+    let mut kept: Vec<String> = Vec::new();
+    for (name, asked) in asked.as_object().into_iter().flatten() {
+        let stored = stored.get(name).unwrap_or(&serde_json::Value::Null);
+        // A number may be written as `2` and as `2.0`.
+        let is_equal =
+            asked == stored || asked.as_f64().is_some_and(|it| stored.as_f64() == Some(it));
+        if !asked.is_null() && !is_equal {
+            let stored = if stored.is_null() {
+                "none".to_owned()
+            } else {
+                stored.to_string()
+            };
+            kept.push(format!("{name} {stored} (not {asked})"));
+        }
+    }
+    // The job's sandbox also has the directories of its time: compare the modes.
+    let mode =
+        |policy: Option<SandboxPolicy>| serde_json::to_value(policy).ok()?.get("type").cloned();
+    let asked = args.sandbox.map(SandboxArg::word);
+    let asked = asked.and_then(SandboxPolicy::from_mode);
+    if asked.is_some() && mode(asked) != mode(job.settings.sandbox.clone()) {
+        kept.push("its sandbox (not the one named now)".to_owned());
+    }
+    let kept = (!kept.is_empty()).then(|| kept.join(", "))?;
+    Some(format!(
+        "warning: the job keeps what it was made with: {kept}; --new makes a job with the new values"
+    ))
 }
 
 fn target(path: &Path, force: bool) -> anyhow::Result<FanoutExportTarget> {

@@ -34,6 +34,8 @@ pub(crate) async fn list(
         .map(cursors::in_items)
         .transpose()?;
     let mut from = from.unwrap_or(0);
+    let job = jobs.read(&params.job_id).await.map_err(refused)?;
+    let id_column = job.options.id_column.as_deref();
     let mut data = Vec::new();
     loop {
         let page = jobs
@@ -42,7 +44,9 @@ pub(crate) async fn list(
         let page = page.map_err(refused)?;
         for item in &page.items {
             let dup_of = duplicated(&jobs, &params.job_id, item).await;
-            data.push(view::item(item, None, dup_of.map_err(refused)?));
+            let source_id = source_id(&jobs, &params.job_id, item, id_column).await;
+            let source_id = source_id.map_err(refused)?;
+            data.push(view::item(item, source_id, dup_of.map_err(refused)?));
         }
         match page.next_seq {
             // An empty page would look like the end of the list.
@@ -74,6 +78,20 @@ pub(crate) async fn read(
     Ok(FanoutItemsReadAnswer {
         item: shown.ok_or_else(unreadable)?,
     })
+}
+
+/// The cell of the id column as it was in the input; none without such a column.
+async fn source_id(
+    jobs: &Jobs,
+    job: &str,
+    item: &FanoutItem,
+    id_column: Option<&str>,
+) -> Result<Option<String>, JobError> {
+    let Some(column) = id_column else {
+        return Ok(None);
+    };
+    let stored = jobs.item(job, &item.item_id).await?;
+    Ok(view::source_id(&stored, column))
 }
 
 /// The id of the item whose result counts for this one.

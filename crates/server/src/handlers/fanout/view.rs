@@ -120,6 +120,12 @@ pub(crate) fn item(
     }
 }
 
+/// The cell of the id column as it was in the input.
+pub(super) fn source_id(read_item: &jobs::Item, column: &str) -> Option<String> {
+    let columns: Vec<String> = read(&read_item.columns).unwrap_or_default();
+    cell(&read_item.detail.cells, &columns, column)
+}
+
 /// An item with its row, result and attempts; none where what is stored cannot be read.
 pub(super) fn detail(
     read_item: &jobs::Item,
@@ -128,7 +134,7 @@ pub(super) fn detail(
 ) -> Option<JobItemDetail> {
     let stored = &read_item.detail;
     let columns: Vec<String> = read(&read_item.columns).unwrap_or_default();
-    let source_id = id_column.and_then(|column| cell(&stored.cells, &columns, column));
+    let source_id = id_column.and_then(|column| source_id(read_item, column));
     Some(JobItemDetail {
         item: item(&stored.item, source_id, dup_of),
         row: row(&stored.cells, &columns)?,
