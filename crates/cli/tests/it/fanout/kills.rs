@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use turnlane_testkit::mock_model::{At, Item, RecordedRequest, Reply};
+use turnlane_testkit::mock_model::{At, Gate, Item, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 use turnlane_testkit::{Random, TestProcess};
 
@@ -157,4 +157,50 @@ async fn a_job_whose_runs_are_killed_has_one_result_per_row() {
             "{item} was requested after its report"
         );
     }
+}
+
+#[tokio::test]
+async fn an_item_that_kills_its_process_fails_and_the_others_succeed() {
+    const ROWS: usize = 100;
+    let poison = Gate::new();
+    let world = {
+        let poison = poison.clone();
+        World::new(move |request| {
+            let item = line_of(&worker_prompt(request).unwrap(), "Item ID: ");
+            let reply = Reply::of([report(request)]);
+            if item == "row-50" {
+                reply.gated_by(At::Request, &poison)
+            } else {
+                reply
+            }
+        })
+        .await
+    };
+    world.write_rows("in.csv", ROWS);
+    let mut arguments = vec![
+        "run",
+        "in.csv",
+        "--instruction",
+        "do {name}",
+        "-o",
+        "out.csv",
+    ];
+    arguments.extend(["-j", "64"]);
+    let mut kills = 0;
+    let status = loop {
+        let spec = world.spec(&["fanout"]).args(arguments.iter().copied());
+        let mut process = TestProcess::start(spec).unwrap();
+        tokio::select! {
+            () = poison.reached_by(kills + 1) => {
+                process.kill9().await.unwrap();
+                kills += 1;
+            }
+            status = process.wait(DEADLINE) => break status.unwrap(),
+        }
+    };
+    assert_eq!((kills, status.code()), (3, Some(3)));
+    let text = world.read("out.csv");
+    assert_eq!(text.matches(",completed,").count(), ROWS - 1, "{text}");
+    let failed = text.lines().nth(50).unwrap();
+    assert!(failed.contains(",failed,3,worker_lost: "), "{failed}");
 }
