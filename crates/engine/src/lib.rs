@@ -52,6 +52,7 @@
 //! #             developer_instructions: None,
 //! #         },
 //! #         runtime_tools: vec![],
+//! #         command_variables: vec![],
 //! #         thread_usage: None,
 //! #     }
 //! # }

@@ -54,6 +54,9 @@ pub struct TurnRequest {
     pub settings: TurnSettings,
     /// Tools that the runtime offers to the model.
     pub runtime_tools: Vec<RuntimeTool>,
+    /// Environment variables of every command of the turn, besides those that the configuration
+    /// gives.
+    pub command_variables: Vec<(String, String)>,
     /// What the thread has used so far, where that is known.
     pub thread_usage: Option<ThreadTokenUsage>,
 }

@@ -28,6 +28,28 @@ pub(crate) struct ItemFacts {
     pub reports: bool,
 }
 
+impl ItemFacts {
+    /// The variables by which commands of the item's thread make keys of their own. A turn that a
+    /// person queued on the thread belongs to no attempt.
+    pub(crate) fn command_variables(&self, client_id: &str) -> Vec<(String, String)> {
+        let mut variables = vec![
+            ("TURNLANE_FANOUT_JOB".to_owned(), self.job_id.clone()),
+            ("TURNLANE_FANOUT_ITEM".to_owned(), self.item_id.clone()),
+        ];
+        if let Some(attempt) = attempt_of(client_id) {
+            variables.push(("TURNLANE_FANOUT_ATTEMPT".to_owned(), attempt.to_owned()));
+        }
+        variables
+    }
+}
+
+/// The attempt in the key of an item's turn, `fanout:<job>:<seq>:<attempt>`; a repair turn adds its
+/// number.
+fn attempt_of(client_id: &str) -> Option<&str> {
+    let mut parts = client_id.strip_prefix("fanout:")?.split(':').skip(2);
+    parts.next()
+}
+
 /// A turn, as tools see it.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolTurn {
@@ -106,5 +128,31 @@ impl TurnTools {
     ) -> Option<BoxFuture<'static, ToolAnswer>> {
         let (_, tool) = self.offered.iter().find(|(name, _)| *name == call.tool)?;
         Some(tool.call(Arc::clone(&self.turn), call.clone(), used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_turns_of_an_item_name_an_attempt() {
+        let facts = ItemFacts {
+            job_id: "j".to_owned(),
+            item_id: "row-1".to_owned(),
+            reports: true,
+        };
+        let attempt = |client_id: &str| {
+            let variables = facts.command_variables(client_id);
+            assert_eq!(variables[0], ("TURNLANE_FANOUT_JOB".into(), "j".into()));
+            assert_eq!(
+                variables[1],
+                ("TURNLANE_FANOUT_ITEM".into(), "row-1".into())
+            );
+            variables.get(2).map(|(_, value)| value.clone())
+        };
+        assert_eq!(attempt("fanout:j:0:2").as_deref(), Some("2"));
+        assert_eq!(attempt("fanout:j:0:2:1").as_deref(), Some("2"));
+        assert_eq!(attempt("a message of a person"), None);
     }
 }

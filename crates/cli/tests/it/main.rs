@@ -16,6 +16,7 @@ mod disk;
 mod engines;
 mod exec;
 mod exec_server;
+mod fanout;
 mod fanout_cli;
 mod flows;
 mod home_trust;

@@ -191,6 +191,7 @@ fn tools(
             Pictures::Refused
         },
         withheld: withheld(shared)?,
+        variables: Vec::new(),
     })
 }
 

@@ -99,6 +99,8 @@ pub(crate) struct ToolSettings {
     pub(crate) pictures: Pictures,
     /// Our own tools that the configuration switches off.
     pub(crate) withheld: BTreeSet<&'static str>,
+    /// Variables that the turn gives its commands, whatever `environment` leaves out.
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// Whether the shell reads its profile.

@@ -58,6 +58,7 @@ impl RealTools {
                 output_tokens_max: 10_000,
                 pictures: Pictures::Refused,
                 withheld: BTreeSet::new(),
+                variables: request.command_variables.clone(),
             },
             sink: sink.clone(),
             ask: control.ask.clone(),

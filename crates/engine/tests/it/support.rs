@@ -73,6 +73,7 @@ pub(crate) fn numbered(number: u8, text: &str, history: Vec<Entry>) -> TurnReque
             developer_instructions: None,
         },
         runtime_tools: Vec::new(),
+        command_variables: Vec::new(),
         thread_usage: None,
     }
 }

@@ -79,6 +79,9 @@ pub(crate) fn from_accepted(accepted: &AcceptedTurn, kind: TurnKind) -> Result<R
             .map(|item| ItemId::from(item.id.as_str())),
         settings: settings.for_turn(&params, environments),
         runtime_tools: Vec::new(),
+        command_variables: item.as_ref().map_or_else(Vec::new, |item| {
+            item.command_variables(&accepted.row.client_id)
+        }),
         thread_usage: usage.and_then(|usage| rows::read(usage).ok()),
     };
     Ok(ReadyTurn {

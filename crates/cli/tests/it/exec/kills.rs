@@ -60,7 +60,7 @@ fn reply(request: &RecordedRequest) -> Reply {
 }
 
 /// The processes that work in this folder: whatever a run has started.
-fn working_in(folder: &Path) -> Vec<i32> {
+pub(crate) fn working_in(folder: &Path) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").unwrap();
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let works = |pid: &i32| {

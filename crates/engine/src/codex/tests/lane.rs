@@ -51,6 +51,7 @@ pub(super) fn request(text: &str) -> TurnRequest {
             developer_instructions: None,
         },
         runtime_tools: Vec::new(),
+        command_variables: Vec::new(),
         thread_usage: None,
     }
 }

@@ -41,6 +41,7 @@ fn request() -> TurnRequest {
             developer_instructions: None,
         },
         runtime_tools: Vec::new(),
+        command_variables: Vec::new(),
         thread_usage: None,
     }
 }

@@ -58,6 +58,7 @@ fn what_nobody_configured_has_the_contracts_values() {
         output_tokens_max: 10_000,
         pictures: Pictures::Taken,
         withheld: BTreeSet::new(),
+        variables: Vec::new(),
     };
     assert_eq!(read.tools, expected);
     assert_eq!(read.effort, None);

@@ -334,6 +334,7 @@ fn tool_settings() -> ToolSettings {
         output_tokens_max: 10_000,
         pictures: Pictures::Taken,
         withheld: BTreeSet::new(),
+        variables: Vec::new(),
     }
 }
 

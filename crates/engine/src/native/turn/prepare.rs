@@ -170,11 +170,12 @@ fn resolve(shared: &Shared, settings: &mut TurnSettings) -> Result<Resources, Bo
 
 fn blocking(shared: &Shared, mut request: TurnRequest) -> Result<Prepared, Box<EngineError>> {
     let Resources {
-        config,
+        mut config,
         provider,
         rules,
         warning,
     } = resolve(shared, &mut request.settings)?;
+    config.tools.variables = std::mem::take(&mut request.command_variables);
     let author = Author::of(&request);
     let redactor = provider.redactor.clone();
     let mut warnings = config.warnings.clone();

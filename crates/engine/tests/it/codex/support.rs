@@ -114,6 +114,7 @@ impl Bench {
                 developer_instructions: None,
             },
             runtime_tools: Vec::new(),
+            command_variables: Vec::new(),
             thread_usage: None,
         }
     }

@@ -171,6 +171,7 @@ pub(crate) fn request(cwd: &Path, text: &str) -> TurnRequest {
             developer_instructions: None,
         },
         runtime_tools: Vec::new(),
+        command_variables: Vec::new(),
         thread_usage: None,
     }
 }

@@ -94,6 +94,7 @@ impl Bench {
             item_id: Some(format!("input-{number}").as_str().into()),
             settings: self.settings(),
             runtime_tools: Vec::new(),
+            command_variables: Vec::new(),
             thread_usage: None,
         }
     }

@@ -19,6 +19,7 @@ const CLAIMED_AT_ONCE: u32 = 64;
 impl Runner {
     /// Claims items of a job as long as places are free and items are due.
     pub(super) async fn claim(&mut self, no: JobNo) -> Result<(), StoreError> {
+        let mut none_alone = false;
         loop {
             let Some((company, max)) = self.room(no).await? else {
                 return Ok(());
@@ -51,9 +52,17 @@ impl Runner {
                 Company::Alone if begun > 0 => self.alone = Alone::Runs,
                 Company::Alone => {
                     self.alone = Alone::No;
+                    none_alone = true;
                     continue;
                 }
-                Company::Others if claimed.alone_waits => self.alone = Alone::Waits(no),
+                Company::Others if claimed.alone_waits => {
+                    self.alone = Alone::Waits(no);
+                    // On an empty worker nothing would wake the runner for the item that waits. An
+                    // item that cannot begin yet waits for the next poll.
+                    if begun == 0 && !none_alone {
+                        continue;
+                    }
+                }
                 Company::Others => {}
             }
             // A claim that looked at many rows and began few of them goes on behind them.

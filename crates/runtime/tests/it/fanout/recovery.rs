@@ -200,6 +200,34 @@ async fn an_item_that_kills_its_worker_fails_alone_and_the_others_succeed() {
 }
 
 #[tokio::test]
+async fn items_that_run_alone_follow_each_other_without_a_poll() {
+    const ITEMS: u32 = 20;
+    let home = Home::new();
+    let mut job = String::new();
+    for _ in 1..=2 {
+        let known = job.clone();
+        job = killed(&home, HANGS, async |floor| {
+            let id = if known.is_empty() {
+                floor.run(ITEMS.into(), slow).await
+            } else {
+                known
+            };
+            floor.asks(ITEMS as usize).await;
+            id
+        });
+    }
+    let floor = Floor::start(&home, REPORTS).await;
+    let before = tokio::time::Instant::now();
+    let ended = floor.rests(&job, JobState::Succeeded).await;
+    assert_eq!(ended.row.counts.succeeded, i64::from(ITEMS));
+    // The runner polls once a second.
+    let polled = Duration::from_secs(1) * (ITEMS - 1);
+    assert!(before.elapsed() < polled, "{:?}", before.elapsed());
+    assert_eq!(floor.item(&job, "row-1").await.item.losses, 2);
+    floor.stop().await;
+}
+
+#[tokio::test]
 async fn a_job_that_belongs_to_a_process_is_orphaned_with_it() {
     let home = Home::new();
     let job = killed(&home, HANGS, async |floor| {

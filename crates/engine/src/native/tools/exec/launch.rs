@@ -57,9 +57,11 @@ pub(super) fn spec(turn: &ToolTurn, command: &Command, escalation: Escalation) -
 
 fn environment(turn: &ToolTurn) -> EnvSpec {
     let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
+    let own = turn.tools.variables.iter();
+    let own = own.map(|(name, value)| (name.as_str(), value.as_str()));
     EnvSpec {
         policy: turn.tools.environment.clone(),
-        vars: PLAIN_OUTPUT.into_iter().map(pair).collect(),
+        vars: PLAIN_OUTPUT.into_iter().chain(own).map(pair).collect(),
     }
 }
 

@@ -82,6 +82,7 @@ impl Thread {
                 output_tokens_max: 10_000,
                 pictures: Pictures::Refused,
                 withheld: BTreeSet::new(),
+                variables: Vec::new(),
             },
             _dir: dir,
             turns: 0,
