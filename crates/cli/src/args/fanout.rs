@@ -243,8 +243,4 @@ pub(crate) struct FanoutExport {
 pub(crate) struct FanoutRm {
     #[command(flatten)]
     pub(crate) one: OneJobArgs,
-
-    /// Delete worktrees with changes too
-    #[arg(long)]
-    pub(crate) force: bool,
 }

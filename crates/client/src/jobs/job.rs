@@ -255,18 +255,9 @@ impl Job {
 
     /// Deletes the job with its rows, results and threads. A running job is not deleted.
     pub async fn delete(&self) -> Result<(), CallError> {
-        self.delete_with(false).await
-    }
-
-    /// The same, with worktrees that hold changes.
-    pub async fn delete_with_worktrees(&self) -> Result<(), CallError> {
-        self.delete_with(true).await
-    }
-
-    async fn delete_with(&self, force: bool) -> Result<(), CallError> {
         let params = FanoutDeleteParams {
             job_id: self.id.clone(),
-            force,
+            force: false,
         };
         let done: Result<Done, CallError> = self.call(fanout::DELETE, &params, Repeat::Never).await;
         done.map(|_| ())

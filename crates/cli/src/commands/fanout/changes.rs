@@ -102,12 +102,7 @@ pub(super) async fn remove(session: &Session, args: &FanoutRm) -> anyhow::Result
         Ok(view) => view,
         Err(error) => return refusal::told(&error),
     };
-    let removed = if args.force {
-        job.delete_with_worktrees().await
-    } else {
-        job.delete().await
-    };
-    if let Err(error) = removed {
+    if let Err(error) = job.delete().await {
         return refusal::told(&error);
     }
     match screen.form {

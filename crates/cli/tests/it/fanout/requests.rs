@@ -78,7 +78,7 @@ async fn the_worker_prompt_is_one_message_with_one_text() {
 }
 
 #[tokio::test]
-async fn claim_turn_and_message_are_stored_before_the_first_request() {
+async fn claims_turns_and_messages_survive_a_kill_under_their_requests() {
     let gate = Gate::new();
     let world = {
         let gate = gate.clone();
@@ -90,7 +90,7 @@ async fn claim_turn_and_message_are_stored_before_the_first_request() {
     within("16 requests", DEADLINE, gate.reached_by(16))
         .await
         .unwrap();
-    // Killed, the process writes nothing more: what is found now was there before.
+    // Killed, the process writes nothing more: what is found now was stored when all had asked.
     process.kill9().await.unwrap();
     let items = lines(&world.fanout(&["items", "in", "--json"]).await);
     assert_eq!(items.len(), 16);
