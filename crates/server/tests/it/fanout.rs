@@ -144,47 +144,6 @@ async fn every_refusal_about_a_job_has_its_reason() {
             json!({"jobId": id, "cursor": "x"}),
             "invalidCursor",
         ),
-        ("fanout/create", json!({"instruction": " "}), "badTemplate"),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "outputSchema": {"type": "nothing"}}),
-            "badSchema",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "limits": {"concurrency": 0}}),
-            "badLimit",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "limits": {"timeoutMs": 0}}),
-            "badLimit",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "limits": {"startRate": 0.5}}),
-            "badLimit",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "limits": {"maxCostUsd": 1.0}}),
-            "noPrice",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "owner": "turn"}),
-            "invalidParams",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "settings": {"worktree": "item"}}),
-            "invalidParams",
-        ),
-        (
-            "fanout/create",
-            json!({"instruction": "i", "settings": {"engine": "none"}}),
-            "invalidParams",
-        ),
     ] {
         let (found, error) = refused(&mut client, method, params.clone()).await;
         assert_eq!(found, reason, "{method} {params}: {error}");
@@ -192,6 +151,50 @@ async fn every_refusal_about_a_job_has_its_reason() {
     let (_, error) = refused(&mut client, "fanout/start", json!({"jobId": id})).await;
     assert_eq!(error["message"], "cannot start a job in state importing");
     assert_eq!(error["data"]["state"], "importing");
+}
+
+#[tokio::test]
+async fn every_job_that_cannot_be_made_is_refused_with_its_reason() {
+    let world = World::start(SCRIPT).await;
+    let mut client = world.client().await;
+    for (params, reason) in [
+        (json!({"instruction": " "}), "badTemplate"),
+        (
+            json!({"instruction": "i", "outputSchema": {"type": "nothing"}}),
+            "badSchema",
+        ),
+        (
+            json!({"instruction": "i", "limits": {"concurrency": 0}}),
+            "badLimit",
+        ),
+        (
+            json!({"instruction": "i", "limits": {"timeoutMs": 0}}),
+            "badLimit",
+        ),
+        (
+            json!({"instruction": "i", "limits": {"startRate": 0.5}}),
+            "badLimit",
+        ),
+        (
+            json!({"instruction": "i", "limits": {"maxCostUsd": 1.0}}),
+            "noPrice",
+        ),
+        (
+            json!({"instruction": "i", "owner": "turn"}),
+            "invalidParams",
+        ),
+        (
+            json!({"instruction": "i", "settings": {"worktree": "item"}}),
+            "invalidParams",
+        ),
+        (
+            json!({"instruction": "i", "settings": {"engine": "none"}}),
+            "invalidParams",
+        ),
+    ] {
+        let (found, error) = refused(&mut client, "fanout/create", params.clone()).await;
+        assert_eq!(found, reason, "{params}: {error}");
+    }
     let trees = json!({"instruction": "i", "settings": {"worktree": "item"}});
     let (_, error) = refused(&mut client, "fanout/create", trees).await;
     let message = "worktree `item` is not supported yet: all items of a job work in its cwd";
