@@ -21,7 +21,6 @@ pub(crate) mod runner;
 pub mod schema;
 pub mod template;
 pub(crate) mod tools;
-pub mod worktree;
 
 use std::sync::Arc;
 

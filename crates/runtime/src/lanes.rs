@@ -18,7 +18,7 @@ use turnlane_store::{Grip, StoreError, ThreadId};
 
 use crate::ephemeral::Ephemeral;
 use crate::error::Error;
-use crate::fanout::board::Place;
+use crate::fanout::board::RunningPlace;
 use crate::lane::actor::{Actor, COMMANDS_MAX};
 use crate::lane::command::{BegunTurn, Command};
 use crate::lane::event::{StopHow, Unload};
@@ -144,7 +144,7 @@ impl Lanes {
 
     /// Has a lane run a turn that another transaction has begun in it, loading it if need be. Does not
     /// wait. The place is given back when the end of the turn is on disk, or when the lane is lost.
-    pub(crate) fn load_begun(self: &Arc<Self>, accepted: AcceptedTurn, place: Place) {
+    pub(crate) fn load_begun(self: &Arc<Self>, accepted: AcceptedTurn, place: RunningPlace) {
         let thread = accepted.grip.thread;
         let begun = Box::new(BegunTurn { accepted, place });
         let mut command = Some(Command::RunBegun(begun));

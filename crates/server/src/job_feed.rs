@@ -60,19 +60,19 @@ struct State {
     /// Jobs whose runner is in this process and has not told their end.
     running_here: HashSet<String>,
     /// Jobs as they were last told, those that are subscribed.
-    seen: HashMap<String, Seen>,
+    seen: HashMap<String, ToldJob>,
 }
 
 /// What was last told of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct ToldJob {
     version: i64,
     counts: JobCounts,
     state: JobState,
     settled: bool,
 }
 
-impl Seen {
+impl ToldJob {
     fn of(job: &Job) -> Self {
         Self {
             version: job.status.version,
@@ -109,7 +109,7 @@ pub(crate) async fn show(cx: &Connection, id: &str) {
     let Some(job) = read(shared, id).await else {
         return;
     };
-    let seen = Seen::of(&job);
+    let seen = ToldJob::of(&job);
     let is_running_here = {
         let mut state = shared.job_feed.state();
         state.seen.insert(id.to_owned(), seen);
@@ -279,7 +279,7 @@ impl Task {
     }
 
     fn tell_update(&mut self, shared: &Shared, id: String, job: Job) {
-        let seen = Seen::of(&job);
+        let seen = ToldJob::of(&job);
         shared.job_feed.state().seen.insert(id.clone(), seen);
         let job = Box::new(job.status);
         let updated = ServerNotification::FanoutUpdated(FanoutUpdated { job });
@@ -313,7 +313,7 @@ impl Task {
             let Some(job) = read(shared, &id).await else {
                 continue;
             };
-            let now = Seen::of(&job);
+            let now = ToldJob::of(&job);
             let before = shared.job_feed.state().seen.get(&id).copied();
             let was_settled =
                 before.is_some_and(|before| before.settled && before.version == now.version);
@@ -358,7 +358,7 @@ async fn end(shared: &Shared, id: &str) {
     let Some(job) = read(shared, id).await else {
         return;
     };
-    let seen = Seen::of(&job);
+    let seen = ToldJob::of(&job);
     shared.job_feed.state().seen.insert(id.to_owned(), seen);
     let ended = ServerNotification::FanoutEnded(FanoutEnded { job: Box::new(job) });
     if let Some(frame) = encoded(shared, &ended) {

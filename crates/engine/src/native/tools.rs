@@ -99,7 +99,7 @@ pub(crate) struct ToolSettings {
     pub(crate) pictures: Pictures,
     /// Our own tools that the configuration switches off.
     pub(crate) withheld: BTreeSet<&'static str>,
-    /// Variables that the turn gives its commands, whatever `environment` leaves out.
+    /// Variables that the turn gives its commands; `environment` leaves none of them out.
     pub(crate) variables: Vec<(String, String)>,
 }
 

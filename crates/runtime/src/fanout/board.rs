@@ -150,10 +150,10 @@ impl Board {
     }
 
     /// Takes a place for an item that begins to run in this thread.
-    pub(crate) fn place(self: &Arc<Self>, thread: ThreadId, item: RunningItem) -> Place {
+    pub(crate) fn place(self: &Arc<Self>, thread: ThreadId, item: RunningItem) -> RunningPlace {
         let job = item.item.job;
         self.state().running.insert(thread, item);
-        Place {
+        RunningPlace {
             board: Arc::clone(self),
             thread,
             job,
@@ -282,13 +282,13 @@ impl Board {
 }
 
 /// The place of one running item; given back when it is dropped.
-pub(crate) struct Place {
+pub(crate) struct RunningPlace {
     board: Arc<Board>,
     thread: ThreadId,
     job: JobNo,
 }
 
-impl Place {
+impl RunningPlace {
     /// The hooks of the item's turn.
     pub(crate) fn hooks(&self) -> Arc<dyn Hooks> {
         Arc::new(ItemHooks {
@@ -298,7 +298,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningPlace {
     fn drop(&mut self) {
         self.board.state().running.remove(&self.thread);
         self.board.look_at(self.job);

@@ -57,7 +57,7 @@ use super::reconcile::UndecidedTurn;
 use super::state::{LaneOptions, LaneState};
 use super::subscribers::Subscribers;
 use super::turn::RunningTurn;
-use crate::fanout::board::Place;
+use crate::fanout::board::RunningPlace;
 use crate::ids;
 use crate::options::BeforeTurnVerdict;
 use crate::shared::Shared;
@@ -95,7 +95,7 @@ pub(crate) struct Actor {
     /// A turn that another transaction has begun, not yet taken over.
     given: Option<Box<BegunTurn>>,
     /// The place of the fan-out item that runs here.
-    place: Option<Place>,
+    place: Option<RunningPlace>,
     /// Who is told the news of the thread.
     audience: Audience,
     claimed: Option<Box<ClaimedRow>>,

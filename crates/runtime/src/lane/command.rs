@@ -26,7 +26,7 @@ use super::reconcile::UndecidedTurn;
 use super::rights::CallerRights;
 use super::subscribers::{Since, Snapshot};
 use crate::error::Error;
-use crate::fanout::board::Place;
+use crate::fanout::board::RunningPlace;
 use crate::notice::{Subscriber, SubscriberId};
 use crate::settings::Settings;
 use crate::threads::RevertTo;
@@ -144,7 +144,7 @@ pub(crate) struct QueueDone {
 pub(crate) struct BegunTurn {
     pub accepted: AcceptedTurn,
     /// Held until the end of the turn is on disk.
-    pub place: Place,
+    pub place: RunningPlace,
 }
 
 /// A row that is to be run now.

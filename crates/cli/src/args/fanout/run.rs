@@ -131,7 +131,7 @@ pub(crate) struct InputArgs {
     #[arg(short = 'i', long = "input", value_name = "INPUT")]
     pub(crate) input_flag: Option<PathBuf>,
 
-    /// The format, whatever the suffix says
+    /// Read the input in this format, not in that of its suffix
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<FormatArg>,
 

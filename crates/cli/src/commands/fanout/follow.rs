@@ -72,7 +72,7 @@ pub(super) struct Telling<'a> {
     began: Instant,
     last_line: Option<Instant>,
     last_json: Option<(Instant, Value)>,
-    /// False once nobody reads standard output.
+    /// False once the reader has closed standard output.
     is_read: bool,
     on_screen: bool,
 }
@@ -114,7 +114,7 @@ impl<'a> Telling<'a> {
 
     fn json(&mut self, value: &Value) {
         if self.screen.form == Form::Json && self.is_read {
-            // Nobody reads any more: the job goes on silently.
+            // The reader has closed it: the job goes on silently.
             self.is_read = self.screen.json(value).is_ok();
         }
     }

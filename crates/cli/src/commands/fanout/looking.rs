@@ -1,6 +1,6 @@
 //! Commands that look at jobs: `list`, `show`, `watch`, `items`, `logs`, `cost`.
 //!
-//! The invariant here: nothing is started or changed, whatever is found.
+//! The invariant here: these commands start and change nothing, in any state of a job.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

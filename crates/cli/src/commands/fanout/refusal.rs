@@ -75,7 +75,9 @@ fn of_server(error: &RpcError) -> String {
     match error.reason() {
         Some("badInput") => problems(error).unwrap_or(message),
         Some("jobNotFound") => {
-            format!("{message}\n  `turnlane fanout list` shows the jobs there are")
+            format!(
+                "{message}\n  `turnlane fanout list` shows the jobs there are; name one of several with one name by its id"
+            )
         }
         Some("outputExists") => format!("{message}\n  --force replaces it"),
         _ => message,

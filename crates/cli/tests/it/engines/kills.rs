@@ -190,7 +190,7 @@ impl Round<'_> {
         if self.moment == Moment::BeforeSent && !has_child {
             let child = self.world.child(self.command()).await;
             signal(child, Signal::STOP);
-            // Whatever is sent from here on, this child does not read it.
+            // The stopped child reads nothing that the daemon sends from here on.
             self.is_late = self.world.has_sent(&self.thread);
             kill(child);
         }

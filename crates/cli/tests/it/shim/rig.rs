@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use turnlane_testkit::wait::{DEADLINE, within};
 use turnlane_testkit::{ProcessSpec, TempHome, TestProcess};
 
-/// How long an event is waited for, whatever else is told meanwhile.
+/// How long a test waits for an event while the shim tells others.
 const UNTIL_MAX: Duration = Duration::from_mins(6);
 
 /// What the agent of these tests does; a turn that matches `busy` ends when the file `go` is there.

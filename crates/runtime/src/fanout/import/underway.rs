@@ -23,11 +23,11 @@ pub(super) struct Underway {
 
 #[derive(Default)]
 struct Slots {
-    of_job: HashMap<JobNo, Slot>,
+    of_job: HashMap<JobNo, ImportSlot>,
     uses: u64,
 }
 
-enum Slot {
+enum ImportSlot {
     InUse,
     Held {
         import: Box<RecordImport>,
@@ -43,10 +43,10 @@ impl Underway {
     /// Takes the place of a job's import, which is held until the returned value is dropped.
     pub(super) fn begin(&self, job: JobNo) -> Result<SlotUse<'_>, ImportError> {
         let mut slots = self.lock();
-        let import = match slots.of_job.insert(job, Slot::InUse) {
+        let import = match slots.of_job.insert(job, ImportSlot::InUse) {
             None => None,
-            Some(Slot::Held { import, .. }) => Some(*import),
-            Some(Slot::InUse) => return Err(ImportError::UnderWay),
+            Some(ImportSlot::Held { import, .. }) => Some(*import),
+            Some(ImportSlot::InUse) => return Err(ImportError::UnderWay),
         };
         Ok(SlotUse {
             underway: self,
@@ -85,11 +85,13 @@ impl Drop for SlotUse<'_> {
         slots.uses += 1;
         let used = slots.uses;
         let import = Box::new(import);
-        slots.of_job.insert(self.job, Slot::Held { import, used });
+        slots
+            .of_job
+            .insert(self.job, ImportSlot::Held { import, used });
         if slots.of_job.len() > HELD_MAX {
             let held = slots.of_job.iter().filter_map(|(job, slot)| match slot {
-                Slot::Held { used, .. } => Some((*used, *job)),
-                Slot::InUse => None,
+                ImportSlot::Held { used, .. } => Some((*used, *job)),
+                ImportSlot::InUse => None,
             });
             if let Some((_, oldest)) = held.min_by_key(|(used, _)| *used) {
                 slots.of_job.remove(&oldest);
