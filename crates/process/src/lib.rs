@@ -30,6 +30,7 @@ mod driver;
 mod environment;
 mod error;
 mod event;
+mod git;
 mod inherited;
 mod input;
 pub(crate) mod launch;
@@ -37,6 +38,7 @@ mod mark;
 mod options;
 mod output;
 mod own_end;
+mod own_memory;
 mod peer;
 mod process;
 mod report;
@@ -51,9 +53,11 @@ pub use default_limits::{DefaultLimit, DefaultLimits, DefaultLimitsReport, Limit
 pub use environment::{EnvPolicy, EnvSpec, Inherit};
 pub use error::{InputError, OutputTaken, ResizeError, SpawnError, SpawnErrorKind, StartError};
 pub use event::{Event, Page, StreamName, TryNext};
+pub use git::{Git, GitError, LinkedTree};
 pub use inherited::inherited_socket;
 pub use options::{Begin, Options};
 pub use own_end::{EndSignal, end_by_signal};
+pub use own_memory::bound_arenas;
 pub use peer::SocketPeer;
 pub use process::{Communicated, Doorbell, Output, Permit, Process, ProcessId};
 pub use report::{

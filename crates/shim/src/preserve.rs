@@ -8,21 +8,18 @@
 //! again. Files are added by name: adding everything would enter nested repositories and run what their
 //! configuration names.
 
-mod git;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use turnlane_process::ProcessService;
-
-use self::git::{Git, GitError};
+use turnlane_process::{Git, GitError, ProcessService};
 
 /// New content of one ref.
 const CONTENT_BYTES_MAX: u64 = 100 * 1_048_576;
@@ -41,6 +38,15 @@ pub(crate) struct Wish {
     pub(crate) id: String,
     pub(crate) reason: String,
     pub(crate) unix_ms: i64,
+}
+
+/// Work that could not be preserved.
+#[derive(Debug, thiserror::Error)]
+enum PreserveError {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }
 
 /// What was preserved.
@@ -69,10 +75,12 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::File::options().write(true).open(to)?.set_modified(time)
 }
 
-async fn attempt(wish: &Wish) -> Result<Option<Preserved>, GitError> {
-    let Some(git) = Git::find(&wish.processes, &wish.cwd).await? else {
+async fn attempt(wish: &Wish) -> Result<Option<Preserved>, PreserveError> {
+    let mut above = wish.cwd.ancestors();
+    if !above.any(|directory| directory.join(".git").exists()) {
         return Ok(None);
-    };
+    }
+    let git = Git::find(&wish.processes, &wish.cwd).await?;
     let staging = Staging::new()?;
     let git = git.with_index(staging.0.join("index"));
     let head = git.resolve("HEAD^{commit}").await?;
@@ -82,7 +90,7 @@ async fn attempt(wish: &Wish) -> Result<Option<Preserved>, GitError> {
     } else if let Some(head) = &head {
         git.run(&["read-tree", head], b"").await?;
     }
-    let changed = git.changed().await?;
+    let changed = git.differing_from_index().await?;
     let untracked = git.untracked().await?;
     let selection = select(git.work_tree(), changed, untracked);
     if !selection.removed.is_empty() {
@@ -206,9 +214,4 @@ impl Drop for Staging {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// A path as git wrote it.
-fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
 }
