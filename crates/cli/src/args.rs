@@ -27,12 +27,13 @@ pub(crate) use approvals::{
     ApprovalsShow,
 };
 pub(crate) use auth::AuthArgs;
-pub(crate) use demo::Demo;
+pub(crate) use demo::{Demo, DemoSubject};
 pub(crate) use exec::{ColorArg, Exec, ExecOptions, Manner, Wanted, Which, Wish};
 pub(crate) use exec_server::{DialectArg, ExecServer};
 pub(crate) use fanout::{
     FanoutArgs, FanoutCommand, FanoutExport, FanoutItems, FanoutList, FanoutLogs, FanoutPause,
     FanoutResume, FanoutRetry, FanoutRm, FanoutRun, HereArgs, InputArgs, LimitArgs, OneJobArgs,
+    StoredJobCommand,
 };
 pub(crate) use queue::{
     QueueAdd, QueueArgs, QueueCommand, QueueEdit, QueueList, QueueMv, QueuePause, QueueResume,

@@ -182,7 +182,10 @@ impl Assembly {
             Arc::new(store),
             engines,
             Arc::clone(&clock),
-            runtime_options(&config, kind),
+            turnlane_runtime::Options {
+                fanout: fanout::of_runtime(&config, &service, home),
+                ..runtime_options(&config, kind)
+            },
         )
         .await?;
         let server = Server::new(Options {
@@ -339,7 +342,6 @@ fn runtime_options(config: &Config, kind: Kind<'_>) -> turnlane_runtime::Options
                 server.max_running
             }
         },
-        fanout: fanout::of_runtime(config),
         unload_after: server.unload_after,
         dedupe_window: server.dedupe_window,
         retention: match kind {

@@ -29,6 +29,7 @@ use logging::Weight;
 fn main() -> ExitCode {
     // First: this program is also the keeper of the processes it starts.
     turnlane_process::keeper_hook();
+    turnlane_process::bound_arenas();
     let args = Args::of_this_process();
     let usual = match &args.command {
         Command::Serve(serve) if serve.command.is_none() => logging::DAEMON,

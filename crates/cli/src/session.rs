@@ -101,9 +101,14 @@ pub(crate) struct OwnServer {
 
 impl OwnServer {
     /// Returns true if a daemon could not do what is wanted.
-    fn is_needed(&self) -> bool {
+    pub(crate) fn is_needed(&self) -> bool {
         self.script.is_some() || !self.overrides.is_empty()
     }
+}
+
+/// Returns true if the arguments or the environment name a server.
+pub(crate) fn names_a_server(reach: &Reach) -> bool {
+    reach::server(reach).is_some()
 }
 
 /// Runs a command with a session that runs fan-out jobs: on the daemon, or in this process.
@@ -191,6 +196,11 @@ impl Session {
         let linked = Linked::own(assembly, builder()).await?;
         let presence = record::presence(&home);
         Ok(Self::new(linked, Place::Home(home), presence))
+    }
+
+    /// Returns true if a daemon serves this home, and this command runs its job in its own process.
+    pub(crate) fn is_beside_daemon(&self) -> bool {
+        !self.linked.is_daemon() && matches!(self.presence, Presence::Listening(_))
     }
 
     /// Returns true if the server goes on when this command has ended.

@@ -18,7 +18,7 @@ use futures_core::Stream;
 use serde_json::{Map, Value};
 use turnlane_protocol::fanout::{
     Job as JobView, JobLimits, JobOwner, JobSettings, JobState, KeepThreads, OnDuplicate,
-    OnItemLoss, ResultChannel,
+    OnItemLoss, ResultChannel, Worktree,
 };
 use turnlane_protocol::method::fanout;
 use turnlane_protocol::method::{
@@ -121,9 +121,22 @@ impl JobSpec {
         self
     }
 
+    /// Run items with equal tasks once; the others are skipped and have the same result.
+    pub fn dedupe(mut self) -> Self {
+        self.params.dedupe = Some(true);
+        self
+    }
+
     /// The settings of the items' threads.
     pub fn settings(mut self, settings: JobSettings) -> Self {
         self.params.settings = Some(settings);
+        self
+    }
+
+    /// The working directory of an item: that of the job, or a git worktree of its own.
+    pub fn worktree(mut self, worktree: Worktree) -> Self {
+        let settings = self.params.settings.get_or_insert_default();
+        settings.worktree = Some(worktree);
         self
     }
 

@@ -104,10 +104,10 @@ pub use thread::{
 };
 pub use turn::{Turn, TurnBuilder, TurnStream, WhenBusy};
 pub use turnlane_protocol::fanout::{
-    AttemptOutcome, ExportFormat, ImportFormat, Job as JobView, JobAttempt, JobCounts, JobItem,
-    JobItemDetail, JobItemError, JobItemState, JobLimits, JobOwner, JobSettings, JobState,
-    JobStatus, JobUsage, KeepThreads, MaxFailures, OnDuplicate, OnItemLoss, RawJson, ResultChannel,
-    Worktree,
+    AttemptOutcome, ExportFormat, ImportFormat, ItemWorktree, Job as JobView, JobAttempt,
+    JobCounts, JobItem, JobItemDetail, JobItemError, JobItemState, JobLimits, JobOptions, JobOwner,
+    JobSettings, JobState, JobStatus, JobUsage, JobWorktrees, KeepThreads, MaxFailures,
+    OnDuplicate, OnItemLoss, RawJson, ResultChannel, SharedFile, Worktree, WorktreeState,
 };
 pub use turnlane_protocol::item::{CommandAction, FileUpdate, FileUpdateKind};
 pub use turnlane_protocol::method::{

@@ -37,6 +37,7 @@ pub(crate) mod words;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use turnlane_process::ProcessService;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::method::EngineStatus;
@@ -93,6 +94,8 @@ pub(crate) struct Shared {
     told: ToldWarnings,
     models: Models,
     sessions: Sessions,
+    /// Places of turns that are being prepared.
+    preparing: Semaphore,
 }
 
 impl Native {
@@ -109,6 +112,7 @@ impl Native {
             told: ToldWarnings::default(),
             models: Models::new(),
             sessions: Sessions::default(),
+            preparing: Semaphore::new(turn::PREPARED_AT_ONCE),
         };
         Self {
             shared: Arc::new(shared),

@@ -354,6 +354,8 @@ reasons! {
     BadRules = "badRules",
     /// No such fan-out job.
     JobNotFound = "jobNotFound",
+    /// Several fan-out jobs fit.
+    AmbiguousJob = "ambiguousJob",
     /// The fan-out job has no such item.
     ItemNotFound = "itemNotFound",
     /// The state of the fan-out job does not allow the call.
@@ -370,6 +372,10 @@ reasons! {
     NoPrice = "noPrice",
     /// The engine cannot deliver results on the channel.
     ChannelUnsupported = "channelUnsupported",
+    /// The items of the fan-out job cannot have worktrees.
+    NoWorktree = "noWorktree",
+    /// Worktrees of the fan-out job have work in them.
+    Unlanded = "unlanded",
     /// The output file exists.
     OutputExists = "outputExists",
     /// The output file is the input file.

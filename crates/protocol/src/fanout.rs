@@ -11,6 +11,7 @@ mod item;
 mod limits;
 mod raw;
 mod settings;
+mod worktree;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,9 +24,10 @@ pub use item::{
 pub use limits::{InvalidMaxFailures, JobLimits, MaxFailures};
 pub use raw::RawJson;
 pub use settings::{
-    ExportFormat, ImportFormat, JobOwner, JobSettings, KeepThreads, OnDuplicate, OnItemLoss,
-    ResultChannel, Worktree,
+    ExportFormat, ImportFormat, JobOptions, JobOwner, JobSettings, KeepThreads, OnDuplicate,
+    OnItemLoss, ResultChannel, Worktree,
 };
+pub use worktree::{ItemWorktree, JobWorktrees, SharedFile, WorktreeState};
 
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,9 +106,12 @@ pub struct Job {
     pub output_schema: Option<Value>,
     /// The settings of the items' threads.
     pub settings: JobSettings,
+    /// The other choices that it was created with.
+    #[serde(default)]
+    pub options: JobOptions,
 }
 
-/// A job without its template, schema and settings, as `fanout/updated` carries it.
+/// A job without its template, schema, settings and options, as `fanout/updated` carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -149,6 +154,9 @@ pub struct JobStatus {
     pub counts: JobCounts,
     /// The tokens and the cost of all attempts.
     pub usage: JobUsage,
+    /// The worktrees of its items; null where all items work in one directory.
+    #[serde(default)]
+    pub worktrees: Option<JobWorktrees>,
     /// The file that results are written to.
     pub export_path: Option<String>,
     /// The reason why that file could not be written.

@@ -14,6 +14,7 @@ pub mod jobs;
 pub(crate) mod plan;
 pub mod preview;
 pub mod prompt;
+pub(crate) mod pulse;
 pub(crate) mod report;
 pub mod row;
 pub(crate) mod rules;
@@ -21,6 +22,7 @@ pub(crate) mod runner;
 pub mod schema;
 pub mod template;
 pub(crate) mod tools;
+pub mod worktree;
 
 use std::sync::Arc;
 

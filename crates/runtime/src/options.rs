@@ -9,6 +9,7 @@ use turnlane_engine::BoxFuture;
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::queue::Row;
 
+use crate::fanout::worktree::WorktreeOptions;
 use crate::lane::event::AfterInterrupt;
 use crate::lane::rights::CallerRights;
 
@@ -66,7 +67,7 @@ impl Default for Options {
 }
 
 /// Options of fan-out jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FanoutOptions {
     /// How many items of all jobs run in this worker at once.
     pub max_running: usize,
@@ -76,6 +77,8 @@ pub struct FanoutOptions {
     pub max_threads: Option<u32>,
     /// The longest attempt of an item of such a job that says nothing about it.
     pub job_max_runtime: Option<Duration>,
+    /// What worktrees of items are made with; none: jobs that want them are refused.
+    pub worktrees: Option<WorktreeOptions>,
 }
 
 impl Default for FanoutOptions {
@@ -85,6 +88,7 @@ impl Default for FanoutOptions {
             agent_tools: false,
             max_threads: None,
             job_max_runtime: None,
+            worktrees: None,
         }
     }
 }

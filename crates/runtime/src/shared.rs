@@ -17,6 +17,7 @@ use crate::engines::Checked;
 use crate::failures::Failures;
 use crate::fanout::board::Board;
 use crate::fanout::import::Imports;
+use crate::fanout::worktree::Trees;
 use crate::lane::recovery::{self, Histories};
 use crate::lane::ring::Remembered;
 use crate::model_tokens::ModelTokens;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub tools: Arc<ToolTable>,
     /// The fan-out items that run here.
     pub board: Arc<Board>,
+    /// The worktrees of fan-out items.
+    pub trees: Arc<Trees>,
     /// The imports of fan-out jobs that are under way.
     pub imports: Imports,
     names: Arc<BTreeSet<String>>,
@@ -78,6 +81,10 @@ impl Shared {
             undecided: Undecided::default(),
             slots: Arc::new(Slots::new(options.max_running)),
             imports: Imports::new(Arc::clone(&store), Arc::clone(&clock)),
+            trees: Arc::new(Trees::new(
+                Arc::clone(&store),
+                options.fanout.worktrees.clone(),
+            )),
             store,
             life: Life::Durable,
             engines: Arc::new(engines),
@@ -114,6 +121,7 @@ impl Shared {
             undecided: Undecided::default(),
             tools: Arc::clone(&self.tools),
             board: Arc::clone(&self.board),
+            trees: Arc::clone(&self.trees),
             names: Arc::clone(&self.names),
             watchers: Arc::clone(&self.watchers),
             revisions: Mutex::new(HashMap::new()),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use turnlane_process::ProcessService;
 use turnlane_rpc::Duplex;
+use turnlane_runtime::fanout::worktree::{self, WorktreeOptions};
 use turnlane_runtime::store::StoreError;
 use turnlane_runtime::store::sqlite::{Options as StoreOptions, SqliteStore};
 use turnlane_runtime::{Clock, Runtime, SystemClock, this_worker};
@@ -122,15 +123,17 @@ impl Embedded {
             (service.clone(), Some(service))
         };
         let fixed = Fixed::new(config.settings, &config.engines);
-        let runtime = Runtime::start(
-            Arc::new(store),
-            config.engines,
-            Arc::clone(&clock),
-            turnlane_runtime::Options {
-                on_interrupt: config.on_interrupt,
-                ..config.runtime
-            },
-        );
+        let mut options = config.runtime;
+        options.on_interrupt = config.on_interrupt;
+        options
+            .fanout
+            .worktrees
+            .get_or_insert_with(|| WorktreeOptions {
+                processes: service.clone(),
+                dir: worktree::default_dir(|name| std::env::var_os(name)),
+                home: config.folder.clone(),
+            });
+        let runtime = Runtime::start(Arc::new(store), config.engines, Arc::clone(&clock), options);
         let runtime = runtime.await?;
         let server = Server::new(Options {
             runtime: runtime.handle(),

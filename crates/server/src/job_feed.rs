@@ -383,7 +383,11 @@ fn item_changed(shared: &Shared, event: Watched<ItemEvent>) {
     let id = &event.job_id;
     let updated = ServerNotification::FanoutItemUpdated(FanoutItemUpdated {
         job_id: id.clone(),
-        item: Some(Box::new(item_view(&event.item, None, None))),
+        item: Some(Box::new(item_view(
+            &event.item,
+            event.source_id.clone(),
+            None,
+        ))),
         dropped: None,
     });
     let Some(frame) = encoded(shared, &updated) else {

@@ -18,8 +18,8 @@ pub use claim::{
     BegunItem, ClaimItems, ClaimedItems, Company, ItemStart, ItemToStart, Making, RepairItem,
 };
 pub use item::{
-    AttemptOutcome, AttemptRow, FanoutItem, ItemAttempt, ItemDetail, ItemError, ItemState,
-    ItemUsage, ItemsPage, ItemsQuery,
+    AttemptOutcome, AttemptRow, BranchChange, FanoutItem, ItemAttempt, ItemDetail, ItemError,
+    ItemState, ItemUsage, ItemsPage, ItemsQuery,
 };
 pub use job::{
     ChangedJob, CreatedJob, DeletedJob, ImportBatch, ImportProgress, ImportedBatch, JobChange,
@@ -66,6 +66,10 @@ pub trait FanoutStore: Send + Sync + 'static {
     /// Attempts that are not closed and whose turn is no longer the active one of its lane, at most
     /// so many.
     fn unsettled_items(&self, job: JobNo, limit: u32) -> Work<Vec<UnsettledItem>>;
+
+    /// Replaces what an item shows of the branches with its work, if it still shows `seen`; true if it
+    /// did. Durable.
+    fn change_branch(&self, change: BranchChange) -> Work<bool>;
 
     /// Makes failed and cancelled items pending again. Durable.
     fn retry_items(&self, retry: RetryItems) -> Work<RetriedItems>;

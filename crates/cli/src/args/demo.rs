@@ -1,5 +1,7 @@
 //! The flags of `turnlane demo`.
 
+use clap::ValueEnum;
+
 use super::shared::Colours;
 
 /// What `turnlane demo` is told.
@@ -10,6 +12,10 @@ use super::shared::Colours;
     reason = "one for each flag that is given or not"
 )]
 pub(crate) struct Demo {
+    /// The subject of the demo
+    #[arg(value_enum, value_name = "SUBJECT", default_value = "queue")]
+    pub(crate) subject: DemoSubject,
+
     /// Do not ask: the demo answers the agent's question itself, and says so
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -30,6 +36,15 @@ pub(crate) struct Demo {
     pub(crate) colours: Colours,
 }
 
+/// The subject of a demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoSubject {
+    /// A queue of turns that survives kill -9
+    Queue,
+    /// One task over a table, one agent per row, that survives kill -9
+    Fanout,
+}
+
 const AFTER_HELP: &str = "\
 Everything it needs it makes in a folder of its own, in $TMPDIR or /tmp, and removes at the end.
 Your home is not touched, and nothing is sent anywhere. What an agent would say is played from a
@@ -39,4 +54,5 @@ Exit codes: 0 all it claims was found to be so, 1 something was not, 2 wrong usa
 
 Examples:
   turnlane demo
+  turnlane demo fanout
   turnlane demo --keep     and look at what it left";

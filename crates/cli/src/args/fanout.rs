@@ -42,6 +42,7 @@ Examples:
   turnlane fanout items review --state failed
   turnlane fanout retry review --failed
   turnlane fanout export review -o reviews.csv
+  turnlane fanout run files.csv --instruction 'Fix {path}' --worktree item -s workspace-write
 
 docs/fanout.md has a worked example.";
 
@@ -53,6 +54,17 @@ pub(crate) enum FanoutCommand {
     /// fanout.started, fanout.progress, with --items fanout.item for every item that has ended, and
     /// fanout.ended at last.
     Run(Box<FanoutRun>),
+    /// Continue a paused job; without a daemon it runs in this process until it has ended
+    Resume(FanoutResume),
+    /// Run failed or cancelled items again; without a daemon in this process
+    Retry(FanoutRetry),
+    #[command(flatten)]
+    Stored(StoredJobCommand),
+}
+
+/// Commands about stored jobs, which run no item in this process.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoredJobCommand {
     /// List jobs, the newest first
     ///
     /// With --json one object per line, as `fanout/list` shows it.
@@ -78,15 +90,13 @@ pub(crate) enum FanoutCommand {
     Cost(OneJobArgs),
     /// Pause a job: no further item starts; running ones finish, or are interrupted with --now
     Pause(FanoutPause),
-    /// Continue a paused job; without a daemon it runs in this process until it has ended
-    Resume(FanoutResume),
     /// Cancel a job: pending items never start, running ones are interrupted
     Cancel(OneJobArgs),
-    /// Run failed or cancelled items again; without a daemon in this process
-    Retry(FanoutRetry),
     /// Write the results so far to a file, or to standard output
     Export(FanoutExport),
-    /// Delete a job with its rows, results and threads
+    /// Delete a job with its rows, results, threads and worktrees
+    ///
+    /// A job whose worktrees have work in them is deleted with --force only.
     #[command(alias = "delete")]
     Rm(FanoutRm),
 }
@@ -94,7 +104,7 @@ pub(crate) enum FanoutCommand {
 impl FanoutCommand {
     /// Returns true if it may run items in this process, where `-c` has an effect.
     pub(crate) const fn runs_items(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Resume(_) | Self::Retry(_))
+        !matches!(self, Self::Stored(_))
     }
 }
 
@@ -243,4 +253,8 @@ pub(crate) struct FanoutExport {
 pub(crate) struct FanoutRm {
     #[command(flatten)]
     pub(crate) one: OneJobArgs,
+
+    /// Delete worktrees that have work in them too; branches with commits stay
+    #[arg(long)]
+    pub(crate) force: bool,
 }

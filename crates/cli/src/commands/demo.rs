@@ -4,10 +4,12 @@
 //! ended with everything it started, and then the folder is removed. Success means that everything
 //! that was claimed was found to be so.
 //!
-//! What happens is told in `story`; what is right is decided in `check`.
+//! What happens is told in `story`; what is right is decided in `check`. The demo of fan-out is in
+//! `fanout`.
 
 mod check;
 mod consent;
+mod fanout;
 mod folder;
 mod live;
 mod story;
@@ -21,7 +23,8 @@ use anyhow::{Context as _, bail};
 use turnlane_process::{Options, ProcessService};
 
 use super::exec::signals::{Caught, Signals};
-use crate::args::{Answer, Demo};
+use crate::args::{Answer, Demo, DemoSubject};
+use crate::logging::{self, Weight};
 use crate::runtime;
 use crate::shown::text::counted;
 use crate::shown::{self, Ink, Screen};
@@ -33,6 +36,9 @@ use view::View;
 
 /// The exit code after Ctrl-C, as shells show it.
 const INTERRUPTED: u8 = 130;
+
+/// The exit code of wrong usage.
+const WRONG_USAGE: u8 = 2;
 
 const HEAD: &str = "\
 A queue of turns that survives kill -9. No model, no key, no network: a script plays the agent, and
@@ -77,6 +83,16 @@ enum Ended {
 
 /// Runs the demo; fails when something that it claims is not so.
 pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
+    if options.subject == DemoSubject::Fanout
+        && let Some(flag) = [("--yes", options.yes), ("--no-sandbox", options.no_sandbox)]
+            .into_iter()
+            .find_map(|(flag, is_set)| is_set.then_some(flag))
+    {
+        let text =
+            format!("error: {flag} is of the demo of a queue: nothing asks or runs commands here");
+        logging::announce(Weight::Error, &text)?;
+        return Ok(ExitCode::from(WRONG_USAGE));
+    }
     let ended = runtime::block_on(whole(options))?;
     match ended {
         Ok(Ended::Told) => Ok(ExitCode::SUCCESS),
@@ -104,11 +120,14 @@ async fn whole(options: &Demo) -> anyhow::Result<Ended> {
         colours: options.colours,
     });
     let view = View::new(screen, pace);
-    let folder = Folder::make(keep, pace)?;
+    let folder = match options.subject {
+        DemoSubject::Queue => Folder::make(keep, pace)?,
+        DemoSubject::Fanout => Folder::empty(keep)?,
+    };
     let service =
         ProcessService::start(Options::default()).context("the process service cannot start")?;
     let ended = tokio::select! {
-        told = told(options, &view, &folder, &service) => told.map(|()| Ended::Told),
+        told = told(options, pace, &view, &folder, &service) => told.map(|()| Ended::Told),
         caught = signals.next() => Ok(Ended::Caught(caught)),
     };
     // The story is gone, and its worker is being killed; this waits for it.
@@ -121,8 +140,12 @@ async fn whole(options: &Demo) -> anyhow::Result<Ended> {
     }
     if keep == Keep::Yes {
         shown::note(&format!(
-            "kept: {0}\n  TURNLANE_HOME={0}/home turnlane thread list",
-            path.display()
+            "kept: {0}\n  TURNLANE_HOME={0}/home turnlane {1}",
+            path.display(),
+            match options.subject {
+                DemoSubject::Queue => "thread list",
+                DemoSubject::Fanout => "fanout list",
+            }
         ));
     }
     ended
@@ -130,10 +153,14 @@ async fn whole(options: &Demo) -> anyhow::Result<Ended> {
 
 async fn told(
     options: &Demo,
+    pace: Pace,
     view: &View,
     folder: &Folder,
     service: &ProcessService,
 ) -> anyhow::Result<()> {
+    if options.subject == DemoSubject::Fanout {
+        return Box::pin(fanout::tell(view, folder, service, pace)).await;
+    }
     view.plain(HEAD)?;
     let story = Story {
         view,

@@ -10,6 +10,7 @@ mod dry_run;
 mod export;
 mod follow;
 mod input;
+mod kept;
 mod looking;
 mod progress;
 mod refusal;
@@ -17,8 +18,9 @@ mod run;
 
 use std::process::ExitCode;
 
-use crate::args::{FanoutArgs, FanoutCommand, HereArgs};
-use crate::session::{Needs, OwnServer, with, with_runner};
+use crate::args::{FanoutArgs, FanoutCommand, HereArgs, Reach, StoredJobCommand};
+use crate::session::{Needs, OwnServer, Session, names_a_server, with, with_runner};
+use crate::shown::note;
 
 pub(crate) fn run(args: FanoutArgs, before: &[String]) -> anyhow::Result<ExitCode> {
     let FanoutArgs { reach, command } = args;
@@ -30,34 +32,69 @@ pub(crate) fn run(args: FanoutArgs, before: &[String]) -> anyhow::Result<ExitCod
         FanoutCommand::Run(args) if args.dry_run => dry_run::run(&args),
         FanoutCommand::Run(args) => {
             let own = own(&args.here, &args.config);
-            with_runner(&reach, own, async |session| run::run(session, &args).await)
+            run_here(&reach, own, async |session| run::run(session, &args).await)
         }
         FanoutCommand::Resume(args) => {
             let own = own(&args.here, &[]);
-            with_runner(&reach, own, async |session| {
+            run_here(&reach, own, async |session| {
                 changes::resume(session, &args).await
             })
         }
         FanoutCommand::Retry(args) => {
             let own = own(&args.here, &[]);
-            with_runner(&reach, own, async |session| {
+            run_here(&reach, own, async |session| {
                 changes::retry(session, &args).await
             })
         }
-        looks => with(&reach, Needs::Store, async |session| match looks {
-            FanoutCommand::List(args) => looking::list(session, &args).await,
-            FanoutCommand::Show(args) => looking::show(session, &args).await,
-            FanoutCommand::Watch(args) => looking::watch(session, &args).await,
-            FanoutCommand::Items(args) => looking::items(session, &args).await,
-            FanoutCommand::Logs(args) => looking::logs(session, &args).await,
-            FanoutCommand::Cost(args) => looking::cost(session, &args).await,
-            FanoutCommand::Pause(args) => changes::pause(session, &args).await,
-            FanoutCommand::Cancel(args) => changes::cancel(session, &args).await,
-            FanoutCommand::Export(args) => export::run(session, &args).await,
-            FanoutCommand::Rm(args) => changes::remove(session, &args).await,
-            FanoutCommand::Run(_) | FanoutCommand::Resume(_) | FanoutCommand::Retry(_) => {
-                Ok(ExitCode::SUCCESS)
-            }
+        FanoutCommand::Stored(command) => with(&reach, Needs::Store, async |session| {
+            stored(session, &command).await
         }),
+    }
+}
+
+/// Runs a command that may run a job in this process. Settings of that process do not reach another
+/// server, so they are refused where one is named; beside a daemon they are named.
+fn run_here<F>(reach: &Reach, own: OwnServer, command: F) -> anyhow::Result<ExitCode>
+where
+    F: AsyncFnOnce(&Session) -> anyhow::Result<ExitCode>,
+{
+    let flag = match &own {
+        own if !own.is_needed() => None,
+        own if own.script.is_some() => Some("--script"),
+        _ => Some("-c"),
+    };
+    if let Some(flag) = flag
+        && names_a_server(reach)
+    {
+        return refusal::usage(&format!(
+            "{flag} has no effect on the server that is named\n  \
+             leave --server and TURNLANE_SERVER out to run the job in this process"
+        ));
+    }
+    with_runner(reach, own, async |session| {
+        if let Some(flag) = flag
+            && session.is_beside_daemon()
+        {
+            note(&format!(
+                "{flag} does not reach the daemon: the job runs in this process, and pauses when it ends"
+            ));
+        }
+        command(session).await
+    })
+}
+
+/// Runs a command that needs the store and starts nothing here.
+async fn stored(session: &Session, command: &StoredJobCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        StoredJobCommand::List(args) => looking::list(session, args).await,
+        StoredJobCommand::Show(args) => looking::show(session, args).await,
+        StoredJobCommand::Watch(args) => looking::watch(session, args).await,
+        StoredJobCommand::Items(args) => looking::items(session, args).await,
+        StoredJobCommand::Logs(args) => looking::logs(session, args).await,
+        StoredJobCommand::Cost(args) => looking::cost(session, args).await,
+        StoredJobCommand::Pause(args) => changes::pause(session, args).await,
+        StoredJobCommand::Cancel(args) => changes::cancel(session, args).await,
+        StoredJobCommand::Export(args) => export::run(session, args).await,
+        StoredJobCommand::Rm(args) => changes::remove(session, args).await,
     }
 }

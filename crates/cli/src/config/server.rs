@@ -1,9 +1,10 @@
-//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`, `[store]`, `[fanout]`: how
-//! we serve.
+//! `[server]`, `[thread]`, `[approvals]`, `[queue]`, `[lanes]`, `[engine]`, `[process]`, `[store]`, `[fanout]`,
+//! `[workspace]`: how we serve.
 //!
 //! The invariant here: what is not said has the default of the documentation, and what is said is
 //! within its range. What a setting does is decided by whoever it is handed to.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use turnlane_process::{AbsentMounts, LocalSockets};
@@ -45,6 +46,8 @@ pub(crate) struct ServerConfig {
     /// Whether what surrounds this program is the sandbox, where mounts cannot be had.
     pub(crate) absent_mounts: AbsentMounts,
     pub(crate) fanout: FanoutConfig,
+    /// Where git worktrees go; none: the user's directory for data.
+    pub(crate) workspace_dir: Option<PathBuf>,
 }
 
 /// `[fanout]`.
@@ -105,6 +108,7 @@ impl Default for ServerConfig {
             local_sockets: LocalSockets::Closed,
             absent_mounts: AbsentMounts::Refuse,
             fanout: FanoutConfig::default(),
+            workspace_dir: None,
         }
     }
 }
@@ -118,7 +122,7 @@ const DEDUPE_MAX: Duration = Duration::from_hours(24 * 30);
 
 impl ServerConfig {
     /// The names of the sections.
-    pub(super) const SECTIONS: [&'static str; 9] = [
+    pub(super) const SECTIONS: [&'static str; 10] = [
         "server",
         "thread",
         "approvals",
@@ -128,6 +132,7 @@ impl ServerConfig {
         "process",
         "store",
         "fanout",
+        "workspace",
     ];
 
     /// Takes over what one of the tables says.
@@ -167,6 +172,13 @@ impl ServerConfig {
                 set(&mut self.fanout.max_running, running);
                 set(&mut self.fanout.server_paths, section.flag("server_paths")?);
                 set(&mut self.fanout.agent_tools, section.flag("agent_tools")?);
+            }
+            "workspace" => {
+                if let Some(dir) = section.text("dir")? {
+                    let dir = PathBuf::from(dir);
+                    anyhow::ensure!(dir.is_absolute(), "workspace.dir must be an absolute path");
+                    self.workspace_dir = Some(dir);
+                }
             }
             "engine" => self.engine.apply(&section)?,
             _ => {

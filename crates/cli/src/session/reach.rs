@@ -30,6 +30,15 @@ pub(super) struct Elsewhere {
     shows: Shows,
 }
 
+/// The address of the server that the arguments or the environment name.
+pub(super) fn server(reach: &Reach) -> Option<String> {
+    reach.server.clone().or_else(|| variable(SERVER_VARIABLE))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// What is shown to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
@@ -40,8 +49,7 @@ enum Shows {
 impl Elsewhere {
     /// The server that the arguments or the environment name, if they do.
     pub(super) fn named(reach: &Reach) -> anyhow::Result<Option<Self>> {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let Some(url) = reach.server.clone().or_else(|| variable(SERVER_VARIABLE)) else {
+        let Some(url) = server(reach) else {
             if reach.token_file.is_some() {
                 bail!(
                     "--token-file is the token of a server that is named\n  \

@@ -188,7 +188,7 @@ pub(crate) async fn codex() -> Option<String> {
 }
 
 /// Whether this machine can enforce a read-only `.git` in a writable project.
-async fn sandbox_is_complete() -> bool {
+pub(crate) async fn sandbox_is_complete() -> bool {
     let report = crate::run(crate::turnlane(&["doctor", "--json"])).await;
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     ["landlockAbsent", "seccompAbsent", "mountsAbsent"]

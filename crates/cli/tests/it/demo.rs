@@ -128,6 +128,44 @@ async fn a_demo_shows_what_it_claims_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn the_demo_of_fanout_is_killed_continued_retried_and_leaves_nothing() {
+    let machine = Machine::new();
+    let told = shown(machine.spec(&["fanout"])).await;
+    machine.is_clean().await;
+    assert!(told.starts_with("exit 0\n"), "{told}");
+    // In this order; lines of progress depend on the machine.
+    let mut rest = told.as_str();
+    for part in [
+        "files.csv: 12 rows",
+        "$ turnlane fanout run files.csv --id path --instruction 'Review {path}'",
+        "6 rows have ended, one of them failed; 6 agents run",
+        "kill -9 ",
+        "continuing job files",
+        "files  11/12 ok  1 failed",
+        "$ turnlane fanout items files --state failed",
+        "src/legacy.rs  failed  1        0       bad_request: the provider refused this prompt",
+        "$ turnlane fanout retry files",
+        "1 item runs again",
+        "files  12/12 ok",
+        "path,job_id,item_id,row_index",
+        "13 lines in reviews.csv",
+        "  results    12\n  attempts   19: 12 rows, 7 again (6 by the kill, 1 by the retry)\n  lost       0\n  \
+         doubled    0\n",
+        "What to type next",
+    ] {
+        let at = rest.find(part);
+        let at = at.unwrap_or_else(|| panic!("{part:?} is not in its place: {told}"));
+        rest = &rest[at + part.len()..];
+    }
+    let refused = shown(machine.spec(&["fanout", "--yes"])).await;
+    assert!(refused.starts_with("exit 2\n"), "{refused}");
+    assert!(
+        refused.contains("--yes is of the demo of a queue"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn without_a_sandbox_it_says_so_and_goes_on() {
     let machine = Machine::new();
     let told = shown(machine.spec(&["--no-sandbox", "--yes"])).await;

@@ -1,11 +1,15 @@
 //! Fan-out jobs by the whole binary: the native engine, a mock model, and the table that comes out.
 
+mod caps;
 mod commands;
+mod exit_codes;
 mod faults;
 mod kills;
 mod parents;
 mod reference;
 mod requests;
+mod trees;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,12 +17,23 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use turnlane_testkit::mock_model::{Item, MockModel, RecordedRequest, Reply};
-use turnlane_testkit::{Output, ProcessSpec, Provider, TempHome};
+use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::{Output, ProcessSpec, Provider, TempHome, TestProcess};
 
 use crate::run;
 
 /// The first line of every worker prompt.
 const WORKER: &str = "You are processing one item for a generic agent job.";
+
+/// A run over `in.csv` whose results go to `out.csv`.
+const RUN: [&str; 6] = [
+    "run",
+    "in.csv",
+    "--instruction",
+    "do {name}",
+    "-o",
+    "out.csv",
+];
 
 /// A home whose provider is a mock model, and a working directory.
 struct World {
@@ -71,6 +86,44 @@ impl World {
     /// Runs `turnlane fanout` to its end.
     async fn fanout(&self, arguments: &[&str]) -> Output {
         run(self.spec(&["fanout"]).args(arguments.iter().copied())).await
+    }
+
+    /// Runs `in.csv` with these flags to the end of the command.
+    async fn run(&self, flags: &[&str]) -> Output {
+        self.fanout(&[&RUN[..], flags].concat()).await
+    }
+
+    /// Starts a run of `in.csv` with these flags.
+    fn start(&self, flags: &[&str]) -> TestProcess {
+        let arguments = [&["fanout"][..], &RUN, flags].concat();
+        TestProcess::start(self.spec(&arguments)).unwrap()
+    }
+
+    /// Starts a daemon and waits until it answers.
+    async fn serve(&self) -> TestProcess {
+        let serve = self.spec(&["serve"]).current_dir(self.home.path());
+        let serve = TestProcess::start(serve).unwrap();
+        eventually("the daemon", DEADLINE, async || {
+            run(self.spec(&["status"])).await.status.code() == Some(0)
+        })
+        .await
+        .unwrap();
+        serve
+    }
+
+    /// The items of the only job, as JSON.
+    async fn items(&self) -> Vec<Value> {
+        let id = self.job().await["id"].as_str().unwrap().to_owned();
+        let listed = self.fanout(&["items", &id, "--json"]).await;
+        ends_with(&listed, 0);
+        lines(&listed)
+    }
+
+    /// Adds lines to the config file.
+    fn configure(&self, text: &str) {
+        let config = self.home.turnlane().join("config.toml");
+        let before = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, format!("{before}\n{text}\n")).unwrap();
     }
 
     /// The only job of the store.

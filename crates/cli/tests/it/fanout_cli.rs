@@ -1,5 +1,6 @@
 //! `turnlane fanout`: whole jobs in one process, their outputs, exit codes and what comes after a signal.
 
+mod choices;
 mod daemon;
 
 use std::path::PathBuf;

@@ -32,6 +32,11 @@ pub struct ImportOptions {
     pub limit: Option<u64>,
     /// Import only rows whose cell in each of these columns has the value beside it.
     pub filters: Vec<(String, String)>,
+    /// Import so many of those rows, at most 10,000: the ones with the smallest hash of their id, or of
+    /// their cells, and `sample_key`.
+    pub sample: Option<u64>,
+    /// Another key gives another sample.
+    pub sample_key: Option<String>,
 }
 
 /// An import that failed.
@@ -112,6 +117,8 @@ impl Job {
             offset: options.offset,
             limit: options.limit,
             filters: (!options.filters.is_empty()).then_some(options.filters),
+            sample: options.sample,
+            sample_key: options.sample_key,
         };
         let call = CallOptions {
             timeout: Some(LONG_CALL),

@@ -253,11 +253,26 @@ impl Job {
         }
     }
 
-    /// Deletes the job with its rows, results and threads. A running job is not deleted.
+    /// Deletes the job with its rows, results, threads and worktrees. A running job is not deleted, nor
+    /// is one with work in its worktrees: the server's refusal has the reason `unlanded`.
     pub async fn delete(&self) -> Result<(), CallError> {
+        self.delete_as(FanoutDeleteParams::default()).await
+    }
+
+    /// As [`Job::delete`], with the work in its worktrees: changes that are in no commit are lost.
+    /// Branches with commits stay.
+    pub async fn delete_with_work(&self) -> Result<(), CallError> {
+        let params = FanoutDeleteParams {
+            force: true,
+            ..FanoutDeleteParams::default()
+        };
+        self.delete_as(params).await
+    }
+
+    async fn delete_as(&self, params: FanoutDeleteParams) -> Result<(), CallError> {
         let params = FanoutDeleteParams {
             job_id: self.id.clone(),
-            force: false,
+            ..params
         };
         let done: Result<Done, CallError> = self.call(fanout::DELETE, &params, Repeat::Never).await;
         done.map(|_| ())

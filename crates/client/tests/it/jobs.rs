@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnlane::{
     CallError, FanoutExportParams, ImportFormat, ImportOptions, ItemsOfInterest, Job, JobEvent,
     JobImportError, JobItemState, JobLimits, JobSpec, JobState, MaxFailures, PauseMode,
-    RetrySelection,
+    RetrySelection, Worktree,
 };
 use turnlane_testkit::wait::{DEADLINE, within};
 
@@ -48,6 +48,7 @@ async fn with_job() -> (Double, turnlane::Client, Job) {
         };
         let spec = JobSpec::new("Review {path}")
             .client_job_id("ci-1")
+            .worktree(Worktree::Item)
             .limits(limits);
         jobs.create(spec).await
     });
@@ -55,6 +56,7 @@ async fn with_job() -> (Double, turnlane::Client, Job) {
     assert_eq!(
         asked.params,
         json!({"instruction": "Review {path}", "clientJobId": "ci-1",
+            "settings": {"worktree": "item"},
             "limits": {"concurrency": 16, "maxFailures": "20%"}})
     );
     asked.answer(json!({"job": job(J, "importing", 1)}));
@@ -109,6 +111,9 @@ async fn every_call_of_a_job_names_it_and_reads_its_answer() {
             "cannot delete a job in state running",
             &reason("wrongState"),
         );
+        let asked = double.expect("fanout/delete").await;
+        assert_eq!(asked.params, json!({"jobId": J, "force": true}));
+        asked.answer(json!({}));
     });
     assert_eq!(
         handle.status().await.unwrap().status.state,
@@ -140,6 +145,7 @@ async fn every_call_of_a_job_names_it_and_reads_its_answer() {
         panic!("not refused");
     };
     assert_eq!(refused.reason(), Some("wrongState"));
+    handle.delete_with_work().await.unwrap();
     joined(server).await;
 }
 

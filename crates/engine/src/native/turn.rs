@@ -44,7 +44,7 @@ use crate::said::Fenced;
 use crate::sink::Sink;
 use crate::steer::SteerReceiver;
 
-pub(crate) use prepare::{Setup, check, places};
+pub(crate) use prepare::{PREPARED_AT_ONCE, Setup, check, places};
 pub(crate) use rules::rules;
 
 /// Why a turn does not go on.

@@ -31,6 +31,12 @@ impl ErrorObject {
         refused(Reason::JobNotFound, message)
     }
 
+    /// Several jobs have this name or end of an id. `shown` names them for people, `ids` for programs.
+    pub fn ambiguous_job(word: &str, shown: &str, ids: &[String]) -> Self {
+        let message = format!("several jobs fit {}: {shown}", quoted(word));
+        refused(Reason::AmbiguousJob, message).with("jobIds", ids)
+    }
+
     /// No item of the job has this id.
     pub fn job_item_not_found(id: &str) -> Self {
         let message = format!("item not found: {}", quoted(id));
@@ -83,6 +89,22 @@ impl ErrorObject {
     pub fn channel_unsupported(engine: &str, channel: &str) -> Self {
         let message = format!("engine {engine} cannot deliver results by {channel}");
         refused(Reason::ChannelUnsupported, message).with("engine", engine)
+    }
+
+    /// The items of a job cannot have worktrees.
+    pub fn no_worktree(why: &str) -> Self {
+        let message = format!("a worktree per item is not possible: {why}");
+        refused(Reason::NoWorktree, message)
+    }
+
+    /// Worktrees of a job have work in them; `trees` are those of the answer, `count` is all of them.
+    pub fn unlanded(count: usize, trees: Vec<Value>) -> Self {
+        let message = match count {
+            1 => "1 worktree of the job has work in it".to_owned(),
+            count => format!("{count} worktrees of the job have work in them"),
+        };
+        let trees: Vec<Value> = trees.into_iter().take(PROBLEMS_MAX).collect();
+        refused(Reason::Unlanded, message).with("worktrees", trees)
     }
 
     /// The output file exists.

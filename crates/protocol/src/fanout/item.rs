@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RawJson;
+use super::{ItemWorktree, RawJson};
 use crate::ids::{ThreadId, TurnId};
 
 /// The state of an item.
@@ -102,6 +102,9 @@ pub struct JobItemDetail {
     pub result: Option<RawJson>,
     /// Its attempts, oldest first.
     pub attempts: Vec<JobAttempt>,
+    /// Its worktrees, the newest first; those of earlier attempts only while they exist.
+    #[serde(default)]
+    pub worktrees: Vec<ItemWorktree>,
 }
 
 /// The error of an item or an attempt.

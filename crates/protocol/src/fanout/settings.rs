@@ -87,6 +87,42 @@ pub enum Worktree {
     Item,
 }
 
+/// The choices of a stored job that are neither settings of its threads nor limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobOptions {
+    /// The treatment of a second row with the same id.
+    pub on_duplicate: OnDuplicate,
+    /// Keep placeholders without a column, and let rows lack columns.
+    pub allow_missing: bool,
+    /// The treatment of an item whose worker died.
+    pub on_crash: OnItemLoss,
+    /// The threads that stay; null: by the number of rows.
+    pub keep_threads: Option<KeepThreads>,
+    /// End an item's turn with its accepted report.
+    pub end_on_report: bool,
+    /// Turns that ask for a missing result, per attempt.
+    pub repair_turns: u32,
+    /// Run items with equal tasks once.
+    pub dedupe: bool,
+}
+
+/// What a job has whose creator said nothing.
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self {
+            on_duplicate: OnDuplicate::default(),
+            allow_missing: false,
+            on_crash: OnItemLoss::default(),
+            keep_threads: None,
+            end_on_report: true,
+            repair_turns: 1,
+            dedupe: false,
+        }
+    }
+}
+
 /// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

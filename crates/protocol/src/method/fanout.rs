@@ -208,6 +208,13 @@ pub struct FanoutImportParams {
     /// Import only rows whose cell in each of these columns has the value beside it.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<(String, String)>>,
+    /// Import so many of those rows, from 1 to 10,000: the ones with the smallest hash of their id, or of
+    /// their cells where the job has no id column, and `sampleKey`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u64>,
+    /// Another key gives another sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_key: Option<String>,
 }
 
 /// The origin of a job's rows.
@@ -341,7 +348,7 @@ pub struct FanoutRetryAnswer {
 pub struct FanoutDeleteParams {
     /// The job.
     pub job_id: String,
-    /// Delete worktrees with changes too.
+    /// Delete worktrees that have work in them too. Branches with commits stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
 }

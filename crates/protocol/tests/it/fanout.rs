@@ -34,6 +34,8 @@ pub(crate) fn status() -> Value {
             "skipped": 0, "cancelled": 0},
         "usage": {"inputTokens": 4000, "cachedInputTokens": 0, "outputTokens": 200,
             "reasoningOutputTokens": 0, "totalTokens": 4200, "costUsd": null, "attempts": 40},
+        "worktrees": {"directory": "/w/j", "base": "c0ffee", "kept": 2,
+            "sharedFiles": [{"path": "a.rs", "itemIds": ["row-1", "row-2"], "items": 2}]},
         "exportPath": "out.csv", "exportError": null, "createdAtMs": 1, "startedAtMs": 2,
         "endedAtMs": null})
 }
@@ -42,7 +44,9 @@ pub(crate) fn status() -> Value {
 pub(crate) fn job() -> Value {
     with(
         status(),
-        json!({"instruction": "Review {path}", "outputSchema": null, "settings": {}}),
+        json!({"instruction": "Review {path}", "outputSchema": null, "settings": {},
+            "options": {"onDuplicate": "skip", "allowMissing": true, "onCrash": "fail",
+                "keepThreads": "failed", "endOnReport": false, "repairTurns": 0, "dedupe": true}}),
     )
 }
 
@@ -64,7 +68,9 @@ fn detail() -> Value {
         item(),
         json!({"row": {"path": "src/lib.rs"}, "result": {"score": 5},
             "attempts": [{"attempt": 1, "threadId": THREAD, "turnId": TURN, "outcome": "lost",
-                "error": null, "startedAtMs": 1, "endedAtMs": null, "usage": usage()}]}),
+                "error": null, "startedAtMs": 1, "endedAtMs": null, "usage": usage()}],
+            "worktrees": [{"branch": "fanout/1/2", "path": "/w/j/2", "state": "kept", "head": "c0ffee",
+                "changedFiles": ["a.rs"], "changedCount": 1, "dirty": true, "error": null}]}),
     )
 }
 

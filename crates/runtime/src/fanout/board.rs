@@ -7,16 +7,21 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
-use turnlane_engine::Hooks;
-use turnlane_store::ThreadId;
+use turnlane_engine::{BoxFuture, Hooks};
+use turnlane_protocol::turn_error::{ErrorKind, TurnError};
+use turnlane_protocol::usage::TokenUsage;
 use turnlane_store::fanout::{ItemAttempt, ItemError, JobNo};
+use turnlane_store::{Store, ThreadId};
 
 use super::gate::{Gates, ItemHooks};
 use super::jobs::events::{ItemEvent, JobEvent};
 use super::plan::JobPlan;
+use super::pulse::{Occupation, Pulse};
+use super::worktree::TreeMade;
 
 /// The name under which a job interrupts the turns of its items.
 pub(crate) const STOPPED_BY_JOB: &str = "fanout:job";
@@ -31,10 +36,32 @@ pub(crate) struct RunningItem {
     pub plan: Arc<JobPlan>,
     /// Results of this attempt that did not fit.
     pub refusals: u32,
-    /// The time at which its turn is interrupted.
+    /// The time at which its turn is interrupted, since it has nothing more to do.
     pub stop_at: Option<Instant>,
+    /// The time at which its turn is interrupted with its job; a resume of the job withdraws it.
+    pub job_stop_at: Option<Instant>,
     /// True if its turn was asked to stop.
     pub stopping: bool,
+    /// The tokens of its turn, as far as the store does not count them in the job.
+    pub uncounted: i64,
+    /// The signs of life of its engine.
+    pub pulse: Arc<Pulse>,
+}
+
+impl RunningItem {
+    /// An item that begins to run.
+    pub(crate) fn new(item: ItemAttempt, plan: Arc<JobPlan>) -> Self {
+        Self {
+            item,
+            plan,
+            refusals: 0,
+            stop_at: None,
+            job_stop_at: None,
+            stopping: false,
+            uncounted: 0,
+            pulse: Arc::default(),
+        }
+    }
 }
 
 /// The board of one worker; see the module.
@@ -62,6 +89,10 @@ struct State {
     accepted: HashMap<JobNo, u32>,
     /// Errors with which this worker ended attempts.
     verdicts: HashMap<ItemAttempt, ItemError>,
+    /// Looks at worktrees that are under way, by job.
+    tree_looks: HashMap<JobNo, usize>,
+    /// Tokens of ended turns that are not settled: the store does not count them in the job yet.
+    unsettled: HashMap<ItemAttempt, i64>,
 }
 
 impl Default for Board {
@@ -114,7 +145,9 @@ impl Board {
 
     /// Forgets a job that this worker was asked to run.
     pub(crate) fn leave(&self, job: JobNo) {
-        self.state().adopted.remove(&job);
+        let mut state = self.state();
+        state.adopted.remove(&job);
+        state.unsettled.retain(|item, _| item.job != job);
     }
 
     pub(crate) fn adopted(&self) -> BTreeSet<JobNo> {
@@ -152,12 +185,29 @@ impl Board {
     /// Takes a place for an item that begins to run in this thread.
     pub(crate) fn place(self: &Arc<Self>, thread: ThreadId, item: RunningItem) -> RunningPlace {
         let job = item.item.job;
+        let pulse = Arc::clone(&item.pulse);
         self.state().running.insert(thread, item);
         RunningPlace {
             board: Arc::clone(self),
             thread,
             job,
+            preparation: None,
+            pulse,
         }
+    }
+
+    /// Notes that worktrees of a job are looked at, until the answer is dropped.
+    pub(crate) fn look_at_trees(self: &Arc<Self>, job: JobNo) -> TreeLook {
+        *self.state().tree_looks.entry(job).or_default() += 1;
+        TreeLook {
+            board: Arc::clone(self),
+            job,
+        }
+    }
+
+    /// Returns true if worktrees of a job are being looked at.
+    pub(crate) fn looks_at_trees(&self, job: JobNo) -> bool {
+        self.state().tree_looks.contains_key(&job)
     }
 
     /// The number of items that run here.
@@ -175,6 +225,21 @@ impl Board {
         let state = self.state();
         let attempts = state.running.values().map(|running| running.item);
         attempts.filter(|item| item.job == job).collect()
+    }
+
+    /// Stops the items of a job whose engines have been silent for too long. What they did is not known
+    /// to be wrong, so each is noted with this error and tried again.
+    pub(super) fn stop_silent(&self, job: JobNo, longest: Duration, error: &ItemError) {
+        let now = Instant::now();
+        let state = &mut *self.state();
+        for running in state.running.values_mut() {
+            let silence = running.pulse.silence(now);
+            let is_idle = running.item.job == job && silence.is_some_and(|it| it >= longest);
+            if is_idle && !running.stopping && running.stop_at.is_none() {
+                running.stop_at = Some(now);
+                state.verdicts.insert(running.item, error.clone());
+            }
+        }
     }
 
     /// Counts a result that did not fit; how many there were in this attempt.
@@ -204,23 +269,50 @@ impl Board {
         self.wake.notify_one();
     }
 
-    /// Has the turns of a job's items interrupted at that time.
+    /// Has the turns of a job's items interrupted at that time, unless it is sooner already.
     pub(crate) fn stop_job_at(&self, job: JobNo, at: Instant) {
         for running in self.state().running.values_mut() {
             if running.item.job == job {
-                running.stop_at = Some(running.stop_at.map_or(at, |set| set.min(at)));
+                running.job_stop_at = Some(running.job_stop_at.map_or(at, |set| set.min(at)));
             }
         }
-        self.wake.notify_one();
     }
 
-    /// Withdraws a stop that is not carried out yet: the job was resumed.
+    /// Withdraws the stop of a job's items that is not carried out yet: the job was resumed.
     pub(crate) fn keep_job(&self, job: JobNo) {
         for running in self.state().running.values_mut() {
             if running.item.job == job {
-                running.stop_at = None;
+                running.job_stop_at = None;
             }
         }
+    }
+
+    /// A model call of an item was paid for.
+    fn spend(&self, thread: ThreadId, tokens: i64) {
+        if let Some(running) = self.state().running.get_mut(&thread) {
+            running.uncounted += tokens;
+        }
+    }
+
+    /// The store counts these tokens of a running item in its job.
+    pub(super) fn counted(&self, thread: ThreadId, tokens: i64) {
+        if let Some(running) = self.state().running.get_mut(&thread) {
+            running.uncounted = (running.uncounted - tokens).max(0);
+        }
+    }
+
+    /// The store counts the tokens of an ended attempt in its job.
+    pub(super) fn settled(&self, item: ItemAttempt) {
+        self.state().unsettled.remove(&item);
+        self.gates.decide(item);
+    }
+
+    /// The tokens that items of a job have used here and the store does not count yet.
+    pub(super) fn uncounted(&self, job: JobNo) -> i64 {
+        let state = self.state();
+        let running = state.running.values().filter(|it| it.item.job == job);
+        let ended = state.unsettled.iter().filter(|(item, _)| item.job == job);
+        running.map(|it| it.uncounted).sum::<i64>() + ended.map(|(_, used)| used).sum::<i64>()
     }
 
     /// The threads whose turns are to be interrupted now, each once, and the next time for others.
@@ -228,7 +320,8 @@ impl Board {
         let now = Instant::now();
         let (mut due, mut next) = (Vec::new(), None::<Instant>);
         for (thread, running) in &mut self.state().running {
-            match running.stop_at {
+            let stops = [running.stop_at, running.job_stop_at];
+            match stops.into_iter().flatten().min() {
                 Some(at) if !running.stopping && at <= now => {
                     running.stopping = true;
                     due.push(*thread);
@@ -286,21 +379,87 @@ pub(crate) struct RunningPlace {
     board: Arc<Board>,
     thread: ThreadId,
     job: JobNo,
+    pulse: Arc<Pulse>,
+    /// Makes what the turn needs before it begins.
+    preparation: Option<BoxFuture<'static, TreeMade>>,
 }
 
 impl RunningPlace {
+    /// The same place, with what is to be made before the turn begins.
+    pub(crate) fn preparing(mut self, preparation: BoxFuture<'static, TreeMade>) -> Self {
+        self.preparation = Some(preparation);
+        self
+    }
+
+    /// What is to be made before the turn begins, once.
+    pub(crate) fn take_preparation(&mut self) -> Option<BoxFuture<'static, TreeMade>> {
+        self.preparation.take()
+    }
+
+    /// Notes that the engine of the item said something.
+    pub(crate) fn heard(&self, occupation: Occupation) {
+        self.pulse.heard(occupation);
+    }
+
     /// The hooks of the item's turn.
-    pub(crate) fn hooks(&self) -> Arc<dyn Hooks> {
+    pub(crate) fn hooks(&self, store: &Arc<dyn Store>) -> Arc<dyn Hooks> {
+        let running = self.board.running(self.thread);
         Arc::new(ItemHooks {
             board: Arc::clone(&self.board),
+            store: Arc::clone(store),
             job: self.job,
+            tokens_max: running.and_then(|running| running.plan.limits.max_tokens),
+            pulse: Arc::clone(&self.pulse),
         })
+    }
+
+    /// The turn failed with this error, and its end is not on disk yet. One that stops the whole job
+    /// stops its requests and claims from now on.
+    pub(crate) fn failed(&self, error: Option<&TurnError>) {
+        use ErrorKind::{Auth, Budget, Plan, Quota};
+        let kind = error.and_then(|error| error.kind.as_ref());
+        let stops = matches!(kind, Some(Quota | Auth | Plan | Budget));
+        if let Some(running) = self.board.running(self.thread).filter(|_| stops) {
+            self.board.gates.refuse(running.item);
+        }
+    }
+
+    /// A model call of the item's turn was paid for.
+    pub(crate) fn spend(&self, last: TokenUsage) {
+        let tokens = last.input_tokens + last.output_tokens;
+        self.board.spend(self.thread, tokens);
     }
 }
 
 impl Drop for RunningPlace {
     fn drop(&mut self) {
-        self.board.state().running.remove(&self.thread);
+        let mut state = self.board.state();
+        let running = state.running.remove(&self.thread);
+        if let Some(running) = running.filter(|running| running.uncounted > 0) {
+            let used = state.unsettled.entry(running.item).or_default();
+            *used += running.uncounted;
+        }
+        drop(state);
+        self.board.look_at(self.job);
+    }
+}
+
+/// A look at worktrees that is under way; it ends when this is dropped, and wakes the runner.
+pub(crate) struct TreeLook {
+    board: Arc<Board>,
+    job: JobNo,
+}
+
+impl Drop for TreeLook {
+    fn drop(&mut self) {
+        let mut state = self.board.state();
+        if let Some(looks) = state.tree_looks.get_mut(&self.job) {
+            *looks -= 1;
+            if *looks == 0 {
+                state.tree_looks.remove(&self.job);
+            }
+        }
+        drop(state);
         self.board.look_at(self.job);
     }
 }

@@ -172,14 +172,11 @@ impl Exports {
         options: ExportOptions,
         overwrite: Overwrite,
     ) -> Result<ExportedFile, ExportError> {
-        let written = self.write_to(job, path, options, overwrite).await;
         let shown = path.display().to_string();
-        let own = job
-            .made
-            .export_path
-            .as_ref()
-            .is_none_or(|own| *own == shown);
-        if own {
+        let own = job.made.export_path.as_ref();
+        let is_own = own.is_none_or(|own| *own == shown);
+        let written = self.write_to(job, path, options, overwrite, is_own).await;
+        if is_own {
             let outcome = match &written {
                 Ok(file) => Ok(file.digest),
                 Err(error) => Err(error.to_string()),
@@ -202,6 +199,7 @@ impl Exports {
         path: &Path,
         options: ExportOptions,
         overwrite: Overwrite,
+        is_own: bool,
     ) -> Result<ExportedFile, ExportError> {
         let target = self.target(job, path, overwrite).await?;
         let failed = |error: &std::io::Error| ExportError::unwritable(path, error);
@@ -223,12 +221,18 @@ impl Exports {
             }
         }
         let file = output.map_err(|error| failed(&error))?;
+        let digest: [u8; 32] = hasher.finalize().into();
+        if is_own {
+            // A worker that dies behind the rename could not tell its file from a stranger's.
+            let path = path.display().to_string();
+            self.record(job, JobTo::Renaming { path, digest }).await?;
+        }
         let finished = blocking(move || file.finish()).await;
         finished.map_err(|error| failed(&error))?;
         Ok(ExportedFile {
             path: path.to_owned(),
             rows,
-            digest: hasher.finalize().into(),
+            digest,
         })
     }
 

@@ -12,7 +12,9 @@ mod batch;
 mod dry_run;
 mod notes;
 mod records;
+mod sample;
 mod sink;
+mod tasks;
 mod underway;
 
 use std::path::Path;
@@ -30,6 +32,7 @@ pub use notes::{
 };
 use records::RecordImport;
 pub(super) use records::blocking;
+pub use sample::SAMPLE_ROWS_MAX;
 use underway::Underway;
 
 /// The most problems that are collected before an import stops.

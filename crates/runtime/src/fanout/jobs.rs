@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::Store;
-use turnlane_store::fanout::{JobKey, JobNo, JobRow};
+use turnlane_store::fanout::{JobKey, JobNo, JobRow, JobState};
 
 pub(crate) use changes::keeps_all_threads;
-pub use changes::{PauseJob, RetryJob};
+pub use changes::{DeleteWork, PauseJob, RetryJob};
 pub(crate) use create::new_id;
 pub use error::{InputProblem, JobError};
 pub use events::{ItemEvent, JobEvent, Watch, Watched};
@@ -38,6 +38,8 @@ use crate::shared::Shared;
 const ID_SUFFIX_MIN: usize = 6;
 /// Jobs that are looked through for a name or the end of an id.
 const LOOKED_THROUGH: u32 = 100;
+/// Jobs that are named where several fit.
+const AMBIGUOUS_NAMED: usize = 6;
 
 /// Fan-out jobs; cheap to clone.
 #[derive(Clone)]
@@ -88,13 +90,15 @@ impl Jobs {
         self.board().running_count()
     }
 
-    /// Finds a job by its id, by the end of its id, or by its name where only one job has it.
+    /// Finds a job by its id, by the end of its id, or by its name where only one job has it. A job
+    /// whose import failed has nothing to be named for, so it gives way to the others.
     pub(super) async fn find(&self, job: &str) -> Result<JobRow, JobError> {
         let found = self.store().job(JobKey::Id(job.to_owned())).await?;
         if let Some(found) = found {
             return Ok(found);
         }
         let mut fitting = Vec::new();
+        let mut unimported = Vec::new();
         let mut after = None;
         loop {
             let page = self
@@ -108,18 +112,38 @@ impl Jobs {
                 .await?;
             for row in page.jobs {
                 let by_suffix = job.len() >= ID_SUFFIX_MIN && row.made.id.ends_with(job);
-                if by_suffix || row.made.name.as_deref() == Some(job) {
-                    fitting.push(row);
+                if !by_suffix && row.made.name.as_deref() != Some(job) {
+                    continue;
+                }
+                let is_unimported =
+                    row.state == JobState::Failed && row.reason.as_deref() == Some("import");
+                let fits = if is_unimported {
+                    &mut unimported
+                } else {
+                    &mut fitting
+                };
+                if fits.len() < AMBIGUOUS_NAMED {
+                    fits.push(row);
                 }
             }
             match page.next {
-                Some(next) if fitting.len() < 2 => after = Some(next),
+                Some(next) if fitting.len() < AMBIGUOUS_NAMED => after = Some(next),
                 _ => break,
             }
         }
+        if fitting.is_empty() {
+            fitting = unimported;
+        }
         match <[JobRow; 1]>::try_from(fitting) {
             Ok([only]) => Ok(only),
-            Err(_) => Err(JobError::JobNotFound(job.to_owned())),
+            Err(none) if none.is_empty() => Err(JobError::JobNotFound(job.to_owned())),
+            Err(several) => {
+                let jobs = several.into_iter().map(|row| (row.made.id, row.state));
+                Err(JobError::Ambiguous {
+                    word: job.to_owned(),
+                    jobs: jobs.collect(),
+                })
+            }
         }
     }
 

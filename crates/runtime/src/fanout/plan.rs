@@ -11,8 +11,8 @@ use turnlane_protocol::ids::ThreadId as WireThreadId;
 use turnlane_protocol::input::UserInput;
 use turnlane_protocol::method::TurnStartParams;
 use turnlane_store::fanout::{
-    AttemptRow, ItemAttempt, ItemError, ItemStart, ItemToStart, ItemUsage, JobNo, JobRow,
-    RepairItem,
+    AttemptRow, FanoutItem, ItemAttempt, ItemError, ItemStart, ItemToStart, ItemUsage, JobNo,
+    JobRow, RepairItem,
 };
 use turnlane_store::queue::{NewRow, Policies};
 use turnlane_store::thread::{Listed, NewThread};
@@ -27,14 +27,14 @@ use super::row::{Columns, Row};
 use super::rules::{Harvest, RepairCause};
 use super::schema::{ResultSchema, final_message};
 use super::template::{BoundTemplate, Missing, Template};
+use super::worktree::{ItemTree, TreePlan, TreeRecord, opened};
 use crate::ids;
 use crate::lane::accept;
 use crate::lane::rows::{self, FANOUT};
 use crate::queue::content_hash;
 use crate::runtime_tools::{ITEM_SOURCE, ItemFacts};
+use crate::settings::Settings;
 
-/// Rows up to which all threads of a job are kept by default.
-const KEPT_BY_DEFAULT_MAX: i64 = 10_000;
 /// How many rows may wait in the lane of an item's thread.
 const DEPTH_MAX: u32 = 1_000;
 
@@ -77,11 +77,6 @@ impl JobPlan {
             }
         };
         let channel = ResultChannel::from_word(&row.made.channel);
-        let by_size = if row.total <= KEPT_BY_DEFAULT_MAX {
-            KeepThreads::All
-        } else {
-            KeepThreads::Failed
-        };
         Ok(Self {
             no: row.no,
             id: row.made.id.clone(),
@@ -93,7 +88,7 @@ impl JobPlan {
             channel: channel.ok_or_else(|| format!("unknown channel {}", row.made.channel))?,
             thread_settings: rows::write(&settings.thread),
             limits: rows::read(&row.made.limits)?,
-            keeps: options.keep_threads.unwrap_or(by_size),
+            keeps: options.keeps(row.total),
             parent: row.made.parent_thread,
             settings,
             options,
@@ -113,13 +108,19 @@ impl JobPlan {
         };
         let key = format!("fanout:{}:{}:{}", self.id, item.seq, item.attempt);
         let made = self.turn(text, key, now_ms);
+        // An attempt that goes on in its thread goes on in its tree.
+        let begins = item.thread.is_none();
+        let trees = self.settings.worktree.as_ref().filter(|_| begins);
+        let tree = trees.map(|trees| trees.plan(&self.id, item.item_id, item.attempt));
+        let branch = tree
+            .as_ref()
+            .map(|tree| opened(tree, item.attempt, item.branch));
         ItemStart::Begin {
-            thread: item
-                .thread
-                .is_none()
-                .then(|| Box::new(self.thread(item.item_id, now_ms))),
+            thread: begins
+                .then(|| Box::new(self.thread(item.item_id, item.cells, tree.as_ref(), now_ms))),
             row: Box::new(made.0),
             accept: Box::new(made.1),
+            branch,
         }
     }
 
@@ -203,7 +204,50 @@ impl JobPlan {
         (row, accept)
     }
 
-    fn thread(&self, item_id: &str, now_ms: i64) -> NewThread {
+    /// The settings of an item's thread where its row names a model or an effort.
+    fn settings_of(&self, cells: &Json) -> Option<Settings> {
+        let options = &self.options;
+        if options.model_column.is_none() && options.effort_column.is_none() {
+            return None;
+        }
+        // A row that cannot be read fails by its prompt before it gets a thread.
+        let row = Row::from_stored(cells).ok()?;
+        let cell = |column: &Option<String>| {
+            let cell = row.value(&self.columns, column.as_deref()?)?;
+            let cell = cell.trim();
+            (!cell.is_empty()).then(|| cell.to_owned())
+        };
+        let mut settings = self.settings.thread.clone();
+        if let Some(model) = cell(&options.model_column) {
+            settings.model = model;
+        }
+        if let Some(effort) = cell(&options.effort_column) {
+            settings.effort = Some(effort);
+        }
+        Some(settings)
+    }
+
+    /// The tree in which an item that was claimed works; none in a job without trees.
+    pub(crate) fn tree(&self, item: &FanoutItem) -> Option<ItemTree> {
+        let trees = self.settings.worktree.as_ref()?;
+        let record = TreeRecord::of_item(item.branch.as_ref())?;
+        Some(ItemTree {
+            trees: trees.clone(),
+            job: self.no,
+            job_id: self.id.clone(),
+            seq: item.seq,
+            item_id: item.item_id.clone(),
+            tree: record.tree,
+        })
+    }
+
+    fn thread(
+        &self,
+        item_id: &str,
+        cells: &Json,
+        tree: Option<&TreePlan>,
+        now_ms: i64,
+    ) -> NewThread {
         let facts = HashMap::from([
             (
                 "sourceDetail",
@@ -220,13 +264,18 @@ impl JobPlan {
             ),
         ]);
         let thread = WireThreadId::new(u64::try_from(now_ms).unwrap_or(0));
+        let by_row = self.settings_of(cells);
+        let whole = by_row.as_ref().unwrap_or(&self.settings.thread);
+        let moved = self.settings.worktree.as_ref().zip(tree);
+        let moved = moved.map(|(trees, tree)| trees.moved(whole, &tree.path));
+        let own = moved.as_ref().or(by_row.as_ref());
         NewThread {
             id: ids::thread(thread),
             engine: self.settings.engine.clone(),
-            settings: self.thread_settings.clone(),
+            settings: own.map_or_else(|| self.thread_settings.clone(), rows::write),
             facts: rows::write(&facts),
             name: None,
-            cwd: self.settings.thread.cwd.clone(),
+            cwd: own.unwrap_or(&self.settings.thread).cwd.clone(),
             source: ITEM_SOURCE.to_owned(),
             provider: self.settings.thread.provider.clone(),
             parent: self.parent,
@@ -235,6 +284,14 @@ impl JobPlan {
             max_depth: DEPTH_MAX,
             at_ms: now_ms,
         }
+    }
+
+    /// The cell of the id column as it was; none without such a column.
+    pub(crate) fn source_id(&self, cells: &Json) -> Option<String> {
+        let column = self.options.id_column.as_deref()?;
+        let row = Row::from_stored(cells).ok()?;
+        let cell = row.value(&self.columns, column)?;
+        Some(cell.into_owned())
     }
 
     /// The result in the final message of a turn.

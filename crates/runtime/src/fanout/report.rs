@@ -178,6 +178,9 @@ impl ReportTool {
             at_ms: self.clock.now_ms(),
         });
         let reported = reported.await?;
+        if matches!(reported, Reported::Accepted { .. }) {
+            self.board.counted(thread, used.total_tokens);
+        }
         crash::point("fanout:report:before-answer");
         Ok(self.answer(thread, item, &caller, &reported))
     }

@@ -11,7 +11,8 @@ mod ends;
 mod pace;
 
 pub(crate) use ends::{
-    Access, Consequence, Decision, EndedAttempt, Harvest, Pause, RepairCause, decide, schema_error,
+    Access, Consequence, Decision, EndedAttempt, Harvest, IDLE_TIMEOUT, Pause, RepairCause, decide,
+    schema_error,
 };
 pub(crate) use pace::{Pace, UsageWindow, breaker, claimable};
 

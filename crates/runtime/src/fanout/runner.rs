@@ -14,9 +14,11 @@
 //! [`Board`]: super::board::Board
 
 mod claiming;
+mod deleting;
 mod ending;
 mod pacing;
 mod settling;
+mod trees;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,12 +27,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use turnlane_store::StoreError;
 use turnlane_store::fanout::{
     ChangedJob, ItemState, ItemsQuery, JobChange, JobCounts, JobKey, JobNo, JobOwner, JobRow,
     JobState, JobTo,
 };
-use turnlane_store::{StoreError, ThreadId};
 
+use self::deleting::Unwanted;
 use super::board::{Board, Changes};
 use super::jobs::{JobEvent, Jobs, keeps_all_threads};
 use super::plan::JobPlan;
@@ -98,6 +101,10 @@ struct ActiveJob {
     told_end: bool,
     /// The counts that watchers were told last, and when.
     told: (JobCounts, Instant),
+    /// Its file, while that is written.
+    export: Option<ending::Export>,
+    /// True if all worktrees were looked at since the last item began.
+    swept: bool,
 }
 
 /// The runner; see the module.
@@ -114,8 +121,9 @@ pub(crate) struct Runner {
     alone: Alone,
     next_poll: Instant,
     next_stop: Option<Instant>,
-    /// Threads of ended items that nobody keeps.
-    unwanted: Vec<ThreadId>,
+    unwanted: Unwanted,
+    /// Deletions of jobs that this worker continues.
+    deletions: Vec<(JobNo, tokio::task::JoinHandle<()>)>,
 }
 
 /// Whether an item that lost two workers waits for an empty worker.
@@ -151,7 +159,8 @@ impl Runner {
             alone: Alone::No,
             next_poll: Instant::now(),
             next_stop: None,
-            unwanted: Vec::new(),
+            unwanted: Unwanted::default(),
+            deletions: Vec::new(),
         };
         (runner, end)
     }
@@ -171,6 +180,7 @@ impl Runner {
         self.progress.send_replace(Progress::Quiet);
         self.lanes_gone.cancelled().await;
         self.settle_all().await;
+        self.delete_all_unwanted().await;
         self.progress.send_replace(Progress::Ended);
     }
 
@@ -190,10 +200,12 @@ impl Runner {
         self.shared.options.drain == Drain::All && self.shared.options.max_running > 0
     }
 
-    /// The next time at which something is due by itself; none in a worker that runs no job.
+    /// The next time at which something is due by itself; none in a worker that runs no job and has
+    /// nothing to delete.
     fn next_wake(&self) -> Option<Instant> {
         if self.active.is_empty() {
-            return None;
+            let deletes = !self.unwanted.threads.is_empty();
+            return deletes.then(|| Instant::now() + EVERY);
         }
         let now_ms = self.now_ms();
         let in_ms = |at_ms: i64| {
@@ -252,22 +264,36 @@ impl Runner {
     }
 
     /// The jobs of the store that this worker runs by itself.
-    async fn found(&self) -> Result<Vec<JobNo>, StoreError> {
+    async fn found(&mut self) -> Result<Vec<JobNo>, StoreError> {
         if !self.serves() {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
         for row in self.shared.store.active_jobs().await? {
             if row.deleting {
-                let keeps = keeps_all_threads(&row);
-                if let Err(error) = self.jobs().delete_rows(&row, keeps).await {
-                    tracing::warn!(%error, "a deletion of a fan-out job was not continued");
-                }
+                self.continue_deletion(row);
             } else if row.made.owner == JobOwner::Detached {
                 found.push(row.no);
             }
         }
         Ok(found)
+    }
+
+    /// Goes on with a deletion that was cut off, in a task of its own: a large job takes a while.
+    fn continue_deletion(&mut self, row: JobRow) {
+        self.deletions.retain(|(_, task)| !task.is_finished());
+        if self.deletions.iter().any(|(no, _)| *no == row.no) {
+            return;
+        }
+        let jobs = self.jobs();
+        let (no, shutdown) = (row.no, self.shutdown.clone());
+        let task = tokio::spawn(async move {
+            let deleted = jobs.delete_rows(&row, keeps_all_threads(&row));
+            if let Some(Err(error)) = shutdown.run_until_cancelled(deleted).await {
+                tracing::warn!(%error, "a deletion of a fan-out job was not continued");
+            }
+        });
+        self.deletions.push((no, task));
     }
 
     fn runs_here(&self, row: &JobRow) -> bool {
@@ -290,7 +316,8 @@ impl Runner {
         self.settle(no).await?;
         self.adapt(no, changes).await?;
         self.pause_if_needed(no).await?;
-        self.stop_if_cancelling(no);
+        self.stop_if_asked(no);
+        self.stop_if_silent(no);
         self.claim(no).await?;
         self.tell_counts(no);
         self.end_if_done(no).await
@@ -359,6 +386,8 @@ impl Runner {
             row,
             told_end: false,
             told: (JobCounts::default(), Instant::now()),
+            export: None,
+            swept: false,
         };
         self.active.insert(no, active);
         Ok(true)

@@ -45,6 +45,20 @@ impl OpenItems {
         self.open.remove(id).map(|open| open.ord)
     }
 
+    /// Returns true if a command, a tool or another piece of work is under way: anything but the words of
+    /// the model.
+    pub(crate) fn has_work(&self) -> bool {
+        self.open.values().any(|open| {
+            !matches!(
+                open.item.body,
+                ItemBody::UserMessage(_)
+                    | ItemBody::AgentMessage(_)
+                    | ItemBody::Reasoning(_)
+                    | ItemBody::Plan(_)
+            )
+        })
+    }
+
     /// All of them, in the order they began.
     pub(crate) fn in_order(&self) -> Vec<OpenItem> {
         let mut items: Vec<_> = self.open.values().cloned().collect();

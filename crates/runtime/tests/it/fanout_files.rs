@@ -1,9 +1,11 @@
 //! Files of fan-out jobs: inputs become rows of a job, jobs become result files.
 
+mod choices;
 mod cut_off;
 mod exports;
 mod ids;
 mod inputs;
+mod stray_quote;
 mod streams;
 mod targets;
 

@@ -23,7 +23,7 @@ use turnlane_protocol::method::{
     Done, FanoutDeleteParams, FanoutJobAnswer, FanoutJobParams, FanoutListAnswer, FanoutListParams,
     FanoutPauseParams, FanoutRetryAnswer, FanoutRetryParams, FanoutSubscribeParams,
 };
-use turnlane_runtime::fanout::jobs::{Job, JobsQuery, PauseJob, RetryJob};
+use turnlane_runtime::fanout::jobs::{DeleteWork, Job, JobsQuery, PauseJob, RetryJob};
 
 use crate::connection::Connection;
 use crate::cursors;
@@ -47,11 +47,16 @@ fn answer(cx: &Connection, job: &Job) -> FanoutJobAnswer {
     }
 }
 
-/// Refuses to continue a job without a sandbox for a client that may not run anything without one.
+/// Refuses to continue a job without a sandbox for a client that may not run anything without one, and
+/// a job whose engine is not here: all its items would fail.
 async fn check_rights(cx: &Connection, method: &str, job: &str) -> Result<(), ErrorObject> {
     let jobs = cx.shared().options.runtime.jobs();
     let job = jobs.read(job).await;
     let job = job.map_err(|error| refusal(method, &error))?;
+    let engine = &job.settings.engine;
+    if !cx.shared().options.runtime.engines().contains(engine) {
+        return Err(invalid(format!("unknown engine: {engine}")));
+    }
     rights::check(cx, &job.settings.thread.sandbox_policy)
 }
 
@@ -193,17 +198,19 @@ pub(crate) async fn retry(
     })
 }
 
-/// `fanout/delete`: deletes a job that does not run.
+/// `fanout/delete`: deletes a job that does not run, with its worktrees. Trees that have work in them
+/// refuse it, unless the client forces it.
 pub(crate) async fn delete(
     cx: Arc<Connection>,
     params: FanoutDeleteParams,
 ) -> Result<Done, ErrorObject> {
-    // Jobs have no worktrees yet: an ignored member is worse than a refused one.
-    if params.force {
-        return Err(invalid("force is not supported yet"));
-    }
+    let work = if params.force {
+        DeleteWork::Allow
+    } else {
+        DeleteWork::Refuse
+    };
     let jobs = cx.shared().options.runtime.jobs();
-    let deleted = jobs.delete(&params.job_id).await;
+    let deleted = jobs.delete(&params.job_id, work).await;
     deleted.map_err(|error| refusal(name::DELETE, &error))?;
     Ok(Done {})
 }

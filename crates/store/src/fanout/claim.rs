@@ -55,6 +55,8 @@ pub struct ItemToStart<'a> {
     pub earlier: &'a [AttemptRow],
     /// The thread in which it goes on, if it does.
     pub thread: Option<ThreadId>,
+    /// The branches that hold its work so far.
+    pub branch: Option<&'a Json>,
 }
 
 /// The decision about an item that a claim looks at.
@@ -68,6 +70,8 @@ pub enum ItemStart {
         row: Box<NewRow>,
         /// Its turn.
         accept: Box<Accept>,
+        /// The branches that hold its work from now on; none where they stay as they are.
+        branch: Option<Json>,
     },
     /// It cannot be run at all: it fails without an attempt.
     Fail(ItemError),

@@ -148,6 +148,19 @@ pub struct FanoutItem {
     pub ended_ms: Option<i64>,
 }
 
+/// A change of what an item shows of the branches with its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchChange {
+    /// The job.
+    pub job: JobNo,
+    /// The item's number.
+    pub seq: i64,
+    /// What the caller saw.
+    pub seen: Option<Json>,
+    /// What replaces it.
+    pub to: Option<Json>,
+}
+
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {

@@ -131,6 +131,8 @@ pub struct JobRow {
     pub reason_message: Option<String>,
     /// The time at which a paused job goes on by itself.
     pub resume_ms: Option<i64>,
+    /// The time at which the items of a paused job are interrupted; none where they finish.
+    pub stop_ms: Option<i64>,
     /// Identifies records, filters, template and settings; known from the seal on.
     pub fingerprint: Option<[u8; 32]>,
     /// Grows with every change of state.
@@ -152,6 +154,8 @@ pub struct JobRow {
     pub export_error: Option<String>,
     /// The digest of the file that the last export wrote.
     pub export_digest: Option<[u8; 32]>,
+    /// The digest of a file that is about to get the name of the export, or has got it.
+    pub export_next: Option<[u8; 32]>,
     /// Finished items and failures since the job was last started or resumed, for the breaker.
     pub streak: Streak,
     /// Its items by state, and their usage.
@@ -311,8 +315,8 @@ pub enum JobTo {
         /// The time at which it goes on by itself.
         resume_ms: Option<i64>,
     },
-    /// Its end is requested; it is cancelled at once where nothing runs. From every state that has not
-    /// ended.
+    /// Its end is requested; it is cancelled at once where nothing runs and no file is to be written.
+    /// From every state that has not ended.
     Cancelling {
         /// The cause, for people.
         message: Option<String>,
@@ -327,8 +331,25 @@ pub enum JobTo {
         /// The cause, for people.
         message: String,
     },
+    /// Items that still run are interrupted at that time, by every worker that runs some; an earlier
+    /// time stays. From `paused`. The version stays.
+    Stop {
+        /// The time.
+        at_ms: i64,
+    },
     /// Another number of items may run at once. The version stays.
     Limit(u32),
+    /// This worker writes the file of the job, unless another one that lives does. The version stays.
+    Exporting,
+    /// A file is whole and gets the name of the export next. The version stays.
+    Renaming {
+        /// The name.
+        path: String,
+        /// The digest of the file.
+        digest: [u8; 32],
+    },
+    /// Other notes of the import: its warnings have changed. The version stays.
+    Notes(Json),
     /// An export has ended. The version stays.
     Exported {
         /// The file.

@@ -25,10 +25,10 @@ use std::sync::atomic::Ordering;
 use super::SqliteStore;
 use super::store_impl::{kept, new, visible};
 use crate::fanout::{
-    BegunItem, ChangedJob, ClaimItems, ClaimedItems, CreatedJob, DeletedJob, FanoutStore,
-    ImportBatch, ImportedBatch, ItemDetail, ItemReport, ItemsPage, ItemsQuery, JobChange, JobKey,
-    JobNo, JobPage, JobQuery, JobRow, NewJob, RepairItem, Reported, RetriedItems, RetryItems,
-    SealJob, Settled, Settlement, UnsettledItem,
+    BegunItem, BranchChange, ChangedJob, ClaimItems, ClaimedItems, CreatedJob, DeletedJob,
+    FanoutStore, ImportBatch, ImportedBatch, ItemDetail, ItemReport, ItemsPage, ItemsQuery,
+    JobChange, JobKey, JobNo, JobPage, JobQuery, JobRow, NewJob, RepairItem, Reported,
+    RetriedItems, RetryItems, SealJob, Settled, Settlement, UnsettledItem,
 };
 use crate::store::Work;
 
@@ -77,6 +77,11 @@ impl FanoutStore for SqliteStore {
         self.find("find unsettled fan-out items", move |db| {
             settle::unsettled(db, job, limit)
         })
+    }
+
+    fn change_branch(&self, change: BranchChange) -> Work<bool> {
+        let op = kept("change the branches of a fan-out item");
+        self.change(op, move |db| items::change_branch(db, &change))
     }
 
     fn retry_items(&self, retry: RetryItems) -> Work<RetriedItems> {

@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_sent_boot.sql"),
     include_str!("migrations/0005_bindings.sql"),
     include_str!("migrations/0006_fanout.sql"),
+    include_str!("migrations/0007_fanout_ends.sql"),
 ];
 
 /// How often and how long apart the change to a write-ahead log is tried: 5 s in all. SQLite does

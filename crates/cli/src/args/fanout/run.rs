@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, ValueEnum};
 use turnlane::{
     ExportFormat, ImportFormat, JobItemState, KeepThreads, MaxFailures, OnDuplicate, OnItemLoss,
-    ResultChannel,
+    ResultChannel, Worktree,
 };
 
 use super::HereArgs;
@@ -49,9 +49,9 @@ pub(crate) struct FanoutRun {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The way workers deliver results
-    #[arg(long, value_enum, value_name = "CHANNEL", default_value = "auto")]
-    pub(crate) result: ChannelArg,
+    /// The way workers deliver results [default: auto]
+    #[arg(long, value_enum, value_name = "CHANNEL")]
+    pub(crate) result: Option<ChannelArg>,
 
     /// The engine of the items
     #[arg(long, value_name = "NAME")]
@@ -69,22 +69,38 @@ pub(crate) struct FanoutRun {
     #[arg(short, long, value_enum, value_name = "MODE")]
     pub(crate) sandbox: Option<SandboxArg>,
 
-    /// What becomes of a second row with the same id
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "error")]
-    pub(crate) on_duplicate: DuplicateArg,
+    /// What becomes of a second row with the same id [default: error]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_duplicate: Option<DuplicateArg>,
 
     /// Keep placeholders without a column, and let rows of JSON lack columns
     #[arg(long)]
     pub(crate) allow_missing: bool,
 
-    /// What becomes of an item whose process died
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "continue")]
-    pub(crate) on_crash: CrashArg,
+    /// Run rows with the same task once; the others are skipped and get its result
+    #[arg(long)]
+    pub(crate) dedupe: bool,
+
+    /// The column with the model of each row; blank cells mean that of the job
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) model_col: Option<String>,
+
+    /// The column with the reasoning effort of each row; blank cells mean that of the job
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) effort_col: Option<String>,
+
+    /// What becomes of an item whose process died [default: continue]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_crash: Option<CrashArg>,
 
     /// The threads that stay after their items have ended; all up to 10,000 rows, else those of failed
     /// items
     #[arg(long, value_enum, value_name = "WHICH")]
     pub(crate) keep_threads: Option<KeepArg>,
+
+    /// Where an item works: with all others in the job's directory, or in a git worktree of its own
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
+    pub(crate) worktree: WorktreeArg,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -154,6 +170,14 @@ pub(crate) struct InputArgs {
     /// Take only rows whose cell in COLUMN is VALUE; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = filter)]
     pub(crate) filters: Vec<(String, String)>,
+
+    /// Take so many of these rows, 1 to 10000, the same ones in every run
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) sample: Option<u64>,
+
+    /// Take another sample: any text
+    #[arg(long, value_name = "KEY", requires = "sample")]
+    pub(crate) sample_key: Option<String>,
 }
 
 impl InputArgs {
@@ -183,6 +207,10 @@ pub(crate) struct LimitArgs {
     /// The longest attempt [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+
+    /// The longest time without a sign of an item's engine, while it runs no command [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) idle_timeout: Option<Duration>,
 
     /// The longest run of the whole job
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -260,6 +288,8 @@ words! {
     CrashArg for OnItemLoss { Continue, Restart, Fail }
     /// The values of `--keep-threads`.
     KeepArg for KeepThreads { All, Failed, None }
+    /// The values of `--worktree`.
+    WorktreeArg for Worktree { None, Item }
     /// The values of `--format` of an input.
     FormatArg for ImportFormat { Csv, Tsv, Jsonl, Lines }
     /// The values of `--format` of an export.

@@ -53,8 +53,15 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes it, with everything the demo needs.
+    /// Makes it, with everything that the demo of a queue needs.
     pub(super) fn make(keep: Keep, pace: Pace) -> anyhow::Result<Self> {
+        let folder = Self::empty(keep)?;
+        folder.fill(pace)?;
+        Ok(folder)
+    }
+
+    /// Makes it, with a home and a directory to work in.
+    pub(super) fn empty(keep: Keep) -> anyhow::Result<Self> {
         let above = std::env::temp_dir();
         let path = new_folder(&above).map_err(|error| {
             anyhow!(
@@ -65,7 +72,9 @@ impl Folder {
         })?;
         // From here on it is removed, whatever fails.
         let folder = Self { path, keep };
-        folder.fill(pace)?;
+        for inner in [folder.home(), folder.work()] {
+            home::make(&inner)?;
+        }
         Ok(folder)
     }
 
@@ -83,9 +92,7 @@ impl Folder {
             Pace::Fast => DEMO.replace(PAUSE, "delta_ms: 0"),
         };
         let (work, build) = (self.work(), self.work().join("build"));
-        for folder in [&self.home(), &work, &build] {
-            home::make(folder)?;
-        }
+        home::make(&build)?;
         for (path, text) in [
             (self.script(), script.as_str()),
             (work.join("report.sh"), REPORT),

@@ -46,10 +46,7 @@ impl Worker {
             env: environment(folder),
             // It must never wait for somebody to read what it logs.
             delivery: Delivery::Retain,
-            containment: match service.report().containment {
-                ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
-                ContainmentKind::Group => Containment::Group,
-            },
+            containment: containment(service),
             ..Spec::new(argv.chain([script]), folder.work())
         };
         let process = service.spawn(spec).await.context("cannot start a worker")?;
@@ -131,8 +128,16 @@ pub(super) async fn no_sandbox(
     }
 }
 
+/// The widest containment that this machine offers.
+pub(super) fn containment(service: &ProcessService) -> Containment {
+    match service.report().containment {
+        ContainmentKind::Cgroup | ContainmentKind::Reaper => Containment::Tree,
+        ContainmentKind::Group => Containment::Group,
+    }
+}
+
 /// Nothing of the caller's but where programs are: no keys, no configuration, no home.
-fn environment(folder: &Folder) -> EnvSpec {
+pub(super) fn environment(folder: &Folder) -> EnvSpec {
     let mut vars = BTreeMap::new();
     for name in ["PATH", "TMPDIR", "LANG"] {
         if let Some(value) = std::env::var_os(name) {

@@ -11,6 +11,7 @@ use super::looking::{find, name, told};
 use super::refusal;
 use crate::args::{FanoutPause, FanoutResume, FanoutRetry, FanoutRm, HereArgs, OneJobArgs};
 use crate::session::Session;
+use crate::shown::ids::short;
 use crate::shown::{Form, Screen};
 
 pub(super) async fn pause(session: &Session, args: &FanoutPause) -> anyhow::Result<ExitCode> {
@@ -67,7 +68,19 @@ pub(super) async fn retry(session: &Session, args: &FanoutRetry) -> anyhow::Resu
         Ok(retried) => retried,
         Err(error) => return refusal::told(&error),
     };
-    screen.hint(&format!("{retried} items run again"));
+    let what = match retried {
+        1 => "1 item runs again".to_owned(),
+        many => format!("{many} items run again"),
+    };
+    screen.hint(&what);
+    let named = i64::try_from(args.ids.len()).unwrap_or(i64::MAX);
+    if retried < named {
+        screen.hint(&format!(
+            "{} of the named items stay as they are: the job has no such item, or it has neither failed \
+             nor been cancelled",
+            named - retried
+        ));
+    }
     if retried == 0 {
         return told(&screen, "unchanged", &view);
     }
@@ -85,7 +98,7 @@ async fn go_on(
     if session.outlives_us() {
         screen.hint(&format!(
             "the daemon runs it; follow it with `turnlane fanout watch {}`",
-            view.status.id
+            short(&view.status.id)
         ));
         return told(screen, "running", view);
     }
@@ -102,7 +115,12 @@ pub(super) async fn remove(session: &Session, args: &FanoutRm) -> anyhow::Result
         Ok(view) => view,
         Err(error) => return refusal::told(&error),
     };
-    if let Err(error) = job.delete().await {
+    let deleted = if args.force {
+        job.delete_with_work().await
+    } else {
+        job.delete().await
+    };
+    if let Err(error) = deleted {
         return refusal::told(&error);
     }
     match screen.form {

@@ -77,15 +77,17 @@ fn job(args: &FanoutRun) -> anyhow::Result<NewJob> {
     let schema = args.schema.as_deref().map(schema).transpose()?;
     let engine = args.engine.as_deref();
     let is_own = engine.is_none_or(|engine| ["native", "scripted"].contains(&engine));
-    let channel = match (args.result.into(), &schema) {
+    let channel = match (args.result.map_or(ResultChannel::Auto, Into::into), &schema) {
         (ResultChannel::Tool, _) => "tool",
         (ResultChannel::Auto, _) if is_own => "tool",
         (ResultChannel::Message, _) | (ResultChannel::Auto, Some(_)) => "message",
         (ResultChannel::Text, _) | (ResultChannel::Auto, None) => "text",
     };
-    let on_duplicate: turnlane::OnDuplicate = args.on_duplicate.into();
+    let on_duplicate = args.on_duplicate.map(turnlane::OnDuplicate::from);
+    let on_duplicate = on_duplicate.unwrap_or_default();
     let options = json!({"idColumn": args.id, "onDuplicate": on_duplicate,
-        "allowMissing": args.allow_missing});
+        "allowMissing": args.allow_missing, "dedupe": args.dedupe,
+        "modelColumn": args.model_col, "effortColumn": args.effort_col});
     Ok(NewJob {
         id: "dry-run".to_owned(),
         name: args.name.clone(),
@@ -126,6 +128,8 @@ fn spec(args: &InputArgs) -> anyhow::Result<InputSpec> {
             values: args.filters.clone(),
             offset: args.offset.unwrap_or(0),
             limit: args.limit,
+            sample: args.sample,
+            sample_key: args.sample_key.clone(),
         },
     })
 }

@@ -13,15 +13,17 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use turnlane::{
     CallError, ItemsOfInterest, Job, JobEvent, JobItem, JobItemState, JobState, JobStatus, JobView,
-    PauseMode,
+    JobWorktrees, PauseMode,
 };
 use turnlane_runtime::{Clock as _, SystemClock};
 
+use super::looking::shared_files;
 use super::progress::{Pace, line};
 use super::refusal::words;
 use crate::args::HereArgs;
 use crate::commands::exec::signals::{Caught, Signals};
 use crate::session::INTERRUPTED;
+use crate::shown::ids::short;
 use crate::shown::{Form, Screen, note, out};
 
 /// The grace of items that run when a signal pauses their job.
@@ -276,7 +278,7 @@ pub(super) async fn follow(
             }
             _ = tick.tick() => {}
         }
-        // Items that another process runs do not stop by our clock; do not wait for them for ever.
+        // The process that runs the items may not answer; do not wait for it for ever.
         if let Some((signal, at)) = caught
             && at.elapsed() > SIGNAL_GRACE + AT_ONCE
         {
@@ -337,7 +339,7 @@ impl Followed {
 
 /// Says how to go on.
 fn next_step(screen: &Screen, job: &JobStatus) {
-    let id = &job.id;
+    let id = short(&job.id);
     match job.state {
         JobState::Paused => {
             if let Some(message) = &job.reason_message {
@@ -360,10 +362,34 @@ fn next_step(screen: &Screen, job: &JobStatus) {
         }
         _ => {}
     }
+    if let Some(trees) = job.worktrees.as_ref().filter(|_| job.state.is_terminal()) {
+        tell_trees(screen, job, trees);
+    }
     if job.state.is_terminal() && job.export_path.is_none() && job.counts.succeeded > 0 {
         screen.hint(&format!(
             "the results are stored; write them with `turnlane fanout export {id} -o FILE`"
         ));
+    }
+}
+
+/// Says where the work of the items is, and which files several of them changed.
+fn tell_trees(screen: &Screen, job: &JobStatus, trees: &JobWorktrees) {
+    if trees.kept > 0 {
+        let kept = match trees.kept {
+            1 => "1 worktree has work in it".to_owned(),
+            kept => format!("{kept} worktrees have work in them"),
+        };
+        screen.hint(&format!(
+            "{kept}, below {}; `turnlane fanout items {}` shows the branches",
+            trees.directory, job.id
+        ));
+    }
+    let shared = shared_files(job);
+    if !shared.is_empty() {
+        note("warning: several items changed the same files:");
+    }
+    for file in shared {
+        note(&format!("  {file}"));
     }
 }
 

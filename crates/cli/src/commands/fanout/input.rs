@@ -1,7 +1,8 @@
 //! The input and the key of a job: what makes a second `fanout run` the same run.
 //!
-//! The invariant here: the key is a hash of the bytes of the input and of every choice that decides what
-//! the items do. Another content of the same file, or another template, is another job.
+//! The invariant here: the key is a hash of the bytes of the input, the rows that are chosen of it, the
+//! template, the schema, the id column, engine, model, directory and name. Another content of the same
+//! file, or another template, is another job.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -58,21 +59,20 @@ impl ReadInput {
         options: &ImportOptions,
     ) -> anyhow::Result<String> {
         let settings = params.settings.as_ref();
-        // Limits and the output file may differ: they do not change what the items do.
+        // Everything else may differ: the job keeps what it was made with, and the caller names it. The
+        // directory is part of the key, since the same table beside other files is another task.
         let choices = serde_json::json!([
             self.digest,
             params.name,
             params.instruction,
             params.output_schema,
             params.id_column,
-            params.on_duplicate,
-            params.allow_missing,
-            params.result_channel,
-            params.on_crash,
-            params.keep_threads,
             settings.and_then(|settings| settings.engine.as_ref()),
             settings.and_then(|settings| settings.model.as_ref()),
+            settings.and_then(|settings| settings.model_column.as_ref()),
+            settings.and_then(|settings| settings.effort_column.as_ref()),
             settings.and_then(|settings| settings.cwd.as_ref()),
+            settings.and_then(|settings| settings.worktree),
             format!("{options:?}"),
         ]);
         let choices = serde_json::to_vec(&choices)?;
@@ -122,6 +122,8 @@ pub(super) fn options(args: &InputArgs) -> ImportOptions {
         offset: args.offset,
         limit: args.limit,
         filters: args.filters.clone(),
+        sample: args.sample,
+        sample_key: args.sample_key.clone(),
     }
 }
 

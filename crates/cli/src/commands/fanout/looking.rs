@@ -7,7 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use serde_json::json;
-use turnlane::{Job, JobItem, JobItemState, JobState, JobStatus, JobView};
+use turnlane::{
+    ItemWorktree, Job, JobItem, JobItemState, JobState, JobStatus, JobView, SharedFile,
+    WorktreeState,
+};
 
 use super::follow::{OnSignal, Telling, follow};
 use super::progress::rounded;
@@ -129,6 +132,19 @@ pub(super) async fn show(session: &Session, args: &OneJobArgs) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
+/// The files that several items of a job changed, each with those items.
+pub(super) fn shared_files(job: &JobStatus) -> Vec<String> {
+    let files = job.worktrees.iter().flat_map(|trees| &trees.shared_files);
+    let line = |file: &SharedFile| {
+        let mut items = file.item_ids.join(", ");
+        if file.items > file.item_ids.len() {
+            let _ = write!(items, " and {} more", file.items - file.item_ids.len());
+        }
+        format!("{}: {items}", file.path)
+    };
+    files.map(line).collect()
+}
+
 /// One job, a line for each fact.
 fn page(screen: &Screen, view: &JobView) -> String {
     let job = &view.status;
@@ -172,6 +188,16 @@ fn page(screen: &Screen, view: &JobView) -> String {
     for warning in &job.import.warnings {
         facts.push(("warning", warning.clone()));
     }
+    if let Some(trees) = &job.worktrees {
+        facts.push(("base", trees.base.clone()));
+        facts.push((
+            "trees",
+            format!("{} with work in {}", trees.kept, trees.directory),
+        ));
+    }
+    for file in shared_files(job) {
+        facts.push(("shared", file));
+    }
     let mut text = String::new();
     for (word, fact) in facts.into_iter().filter(|(_, fact)| !fact.is_empty()) {
         // Writing to a text cannot fail, here and below.
@@ -196,7 +222,7 @@ pub(super) async fn items(session: &Session, args: &FanoutItems) -> anyhow::Resu
     let job = find(session, &args.one.job).await?;
     let mut items = job.items_in(args.state.clone());
     let max = args.limit.map_or(usize::MAX, |limit| limit as usize);
-    let (mut rows, mut count) = (Vec::new(), 0);
+    let (mut rows, mut count, mut has_branches) = (Vec::new(), 0, false);
     while count < max
         && let Some(item) = items.next().await
     {
@@ -204,21 +230,34 @@ pub(super) async fn items(session: &Session, args: &FanoutItems) -> anyhow::Resu
         count += 1;
         match screen.form {
             Form::Json => screen.json(&item)?,
-            Form::People => rows.push(item_row(&item)),
+            Form::People => {
+                has_branches |= item.branch.is_some();
+                rows.push(item_row(&item));
+            }
         }
     }
     if screen.form == Form::People {
-        let columns = [
+        let mut columns = vec![
             Column::cut("ITEM", 8),
             Column::whole("STATE"),
             Column::whole("ATTEMPT"),
             Column::whole("TOKENS").leaves(1),
             Column::cut("ERROR", 20),
         ];
+        if has_branches {
+            columns.insert(BRANCH_AT, Column::whole("BRANCH").leaves(2));
+        } else {
+            for row in &mut rows {
+                row.remove(BRANCH_AT);
+            }
+        }
         screen.print(&table(&screen, &columns, rows))?;
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// The place of the branch in the row of an item; only jobs with worktrees show it.
+const BRANCH_AT: usize = 4;
 
 fn item_row(item: &JobItem) -> Vec<Cell> {
     let ink = match item.state {
@@ -234,6 +273,7 @@ fn item_row(item: &JobItem) -> Vec<Cell> {
         Cell::inked(item.state.as_str(), ink),
         Cell::new(&item.attempt.to_string()),
         Cell::new(&rounded(item.usage.total_tokens)),
+        Cell::new(item.branch.as_deref().unwrap_or("")),
         Cell::new(&error.unwrap_or_default()),
     ]
 }
@@ -264,11 +304,58 @@ pub(super) async fn logs(session: &Session, args: &FanoutLogs) -> anyhow::Result
             attempt.thread_id
         );
     }
+    for tree in &item.worktrees {
+        text.push_str(&shown_tree(tree));
+    }
     if let Some(result) = &item.result {
         let _ = writeln!(text, "result   {}", result.as_str());
     }
     screen.print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines about a worktree.
+fn shown_tree(tree: &ItemWorktree) -> String {
+    let mut text = match tree.state {
+        WorktreeState::Open => format!("tree     {}\n", tree.path),
+        // The error of the item says why it has no tree.
+        WorktreeState::Removing | WorktreeState::Removed if tree.error.is_some() => {
+            return String::new();
+        }
+        WorktreeState::Removing | WorktreeState::Removed => match &tree.branch {
+            Some(branch) => {
+                return format!(
+                    "tree     removed; its commits are on the branch\nbranch   {branch}\n"
+                );
+            }
+            None => return "tree     removed, nothing was changed\n".to_owned(),
+        },
+        WorktreeState::Kept => {
+            let kind = if tree.dirty {
+                "uncommitted changes"
+            } else {
+                "commits"
+            };
+            format!("tree     {} ({kind})\n", tree.path)
+        }
+    };
+    if let Some(branch) = &tree.branch {
+        let _ = writeln!(text, "branch   {branch}");
+    }
+    if let Some(head) = &tree.head {
+        let _ = writeln!(text, "head     {head}");
+    }
+    for file in &tree.changed_files {
+        let _ = writeln!(text, "changed  {file}");
+    }
+    let unnamed = tree.changed_count.saturating_sub(tree.changed_files.len());
+    if unnamed > 0 {
+        let _ = writeln!(text, "changed  {unnamed} more files");
+    }
+    if let Some(error) = &tree.error {
+        let _ = writeln!(text, "error    {error}");
+    }
+    text
 }
 
 pub(super) async fn cost(session: &Session, args: &OneJobArgs) -> anyhow::Result<ExitCode> {

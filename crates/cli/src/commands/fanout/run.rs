@@ -13,17 +13,18 @@ use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep};
 use turnlane::{
     ExportFormat, FanoutCreateParams, FanoutExportParams, FanoutExportTarget, ImportOptions, Job,
-    JobImportError, JobLimits, JobSettings, JobSpec, JobState, JobView, SandboxPolicy,
+    JobImportError, JobLimits, JobSettings, JobSpec, JobState, JobStatus, JobView, SandboxPolicy,
 };
 use turnlane_runtime::{Clock as _, SystemClock};
 
 use super::follow::{Followed, OnSignal, Telling, follow};
 use super::input::{Input, ReadInput, options};
 use super::looking::name;
-use super::{export, refusal};
+use super::{export, kept, refusal};
 use crate::args::exec::options::SandboxArg;
 use crate::args::{FanoutRun, LimitArgs};
 use crate::session::Session;
+use crate::shown::ids::short;
 use crate::shown::{Form, Screen, note};
 
 /// Jobs of the same key that have ended; more of them are not looked through.
@@ -34,10 +35,13 @@ const QUOTA_LOOK: Duration = Duration::from_mins(5);
 pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(args.answer);
     if args.detach && !session.outlives_us() {
-        return refusal::usage(
+        return refusal::usage(if session.is_beside_daemon() {
+            "--detach leaves the job to the daemon, which --script and -c do not reach\n  \
+             leave one of them out, or give the flag to `turnlane serve`"
+        } else {
             "--detach needs a daemon, which runs the job after this command has ended\n  \
-             start one with `turnlane serve`, or leave --detach out",
-        );
+             start one with `turnlane serve`, or leave --detach out"
+        });
     }
     let path = args.input.path();
     let prepared = ReadInput::open(&path).and_then(|input| Ok((input, params(session, args)?)));
@@ -54,32 +58,35 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
     if !session.shares_files() {
         params.export = None;
     }
-    let (job, found) = match find_or_create(session, params, &key, args).await {
+    let found = match find_or_create(session, params, &key, args).await {
         Ok(found) => found,
         Err(error) => return refusal::told(&error),
     };
-    let mut view = found;
+    let FoundJob {
+        job,
+        mut view,
+        finished,
+    } = found;
     let resumed = view.status.state != JobState::Importing;
     if view.status.state == JobState::Importing {
         view = match import_rows(session, &job, input.input, import).await {
             Ok(view) => view,
-            Err(error) => return refusal::told_import(&error),
+            Err(error) => {
+                let told = refusal::told_import(&error);
+                if refusal::is_bad_input(&error) {
+                    delete_unstarted(&job).await;
+                }
+                return told;
+            }
         };
     }
-    for warning in &view.status.import.warnings {
-        note(&format!("warning: {warning}"));
-    }
-    if resumed {
-        let (name, id) = (name(&view.status), &view.status.id);
-        screen.hint(&format!(
-            "continuing job {name} ({id}); --new makes another one"
-        ));
-        if let Some(kept) = kept(args, &view) {
-            note(&kept);
-        }
-    } else {
-        tell_unlike(session, &view, &screen).await;
-    }
+    let run = Run {
+        session,
+        args,
+        screen: &screen,
+        resumed,
+    };
+    run.tell_before(&view, finished.as_ref()).await;
     let started = match view.status.state {
         JobState::Ready => job.start().await,
         JobState::Paused => job.resume().await,
@@ -88,17 +95,83 @@ pub(super) async fn run(session: &Session, args: &FanoutRun) -> anyhow::Result<E
     let view = match started {
         Ok(view) => view,
         Err(error) => {
-            // A job that this command made and that never started would answer for the corrected one.
-            if !resumed && let Err(error) = job.delete().await {
-                tracing::warn!(%error, "the refused job stays");
+            if !resumed {
+                delete_unstarted(&job).await;
             }
-            return refusal::told(&error);
+            return match finished {
+                Some(finished) if refusal::is_output_exists(&error) => {
+                    refusal::usage(&output_of_finished(&refusal::words(&error), &finished))
+                }
+                _ => refusal::told(&error),
+            };
         }
     };
     if args.detach {
-        return detached(&screen, &view);
+        return detached(&screen, &view, resumed);
     }
     watch(session, args, &screen, &job, view, resumed).await
+}
+
+/// A run whose job is known.
+struct Run<'a> {
+    session: &'a Session,
+    args: &'a FanoutRun,
+    screen: &'a Screen,
+    /// True if an earlier run made the job.
+    resumed: bool,
+}
+
+impl Run<'_> {
+    /// Says what a person should know before the job starts.
+    async fn tell_before(&self, view: &JobView, finished: Option<&JobStatus>) {
+        for warning in &view.status.import.warnings {
+            note(&format!("warning: {warning}"));
+        }
+        if !self.resumed {
+            if let Some(finished) = finished {
+                let text = format!("{}; this is a new job", has_finished(finished));
+                self.screen.hint(&text);
+            }
+            tell_unlike(self.session, view, self.screen).await;
+            return;
+        }
+        let (name, id) = (name(&view.status), &view.status.id);
+        self.screen.hint(&format!(
+            "continuing job {name} ({id}); --new makes another one"
+        ));
+        if let Some(kept) = kept::warning(self.args, view) {
+            note(&kept);
+        }
+    }
+}
+
+/// Deletes a job that this command made and that never started: it would be found in the place of the
+/// corrected one, by its name and by its key.
+async fn delete_unstarted(job: &Job) {
+    if let Err(error) = job.delete().await {
+        tracing::warn!(%error, "the refused job stays");
+    }
+}
+
+fn has_finished(job: &JobStatus) -> String {
+    let (name, id, counts) = (name(job), &job.id, &job.counts);
+    let (ok, total) = (counts.succeeded, counts.total);
+    format!("job {name} ({id}) has finished the same run with {ok}/{total} ok")
+}
+
+/// Names what can be done where the results of a finished run are in the way of the same run.
+fn output_of_finished(refusal: &str, finished: &JobStatus) -> String {
+    let id = short(&finished.id);
+    let retry = if finished.counts.failed + finished.counts.cancelled > 0 {
+        format!("\n  `turnlane fanout retry {id}` runs what failed again")
+    } else {
+        String::new()
+    };
+    format!(
+        "{refusal}, or name another file to run everything again\n  {}{retry}\n  \
+         `turnlane fanout export {id} -o FILE` writes its results once more",
+        has_finished(finished)
+    )
 }
 
 /// Gives a job its rows: by the path where the server reads the same files, else as a stream.
@@ -203,20 +276,28 @@ fn waits_for_quota(followed: &Followed, until: Option<Instant>) -> Option<Durati
     (pause <= left).then_some(pause)
 }
 
-fn detached(screen: &Screen, view: &JobView) -> anyhow::Result<ExitCode> {
+fn detached(screen: &Screen, view: &JobView, resumed: bool) -> anyhow::Result<ExitCode> {
     let job = &view.status;
     match screen.form {
         Form::Json => screen.json(&serde_json::json!({"type": "fanout.started",
-            "job_id": job.id, "total": job.counts.total, "resumed": false}))?,
+            "job_id": job.id, "total": job.counts.total, "resumed": resumed}))?,
         Form::People => {
             screen.print(&format!("{}\n", job.id))?;
             screen.hint(&format!(
                 "the daemon runs it; follow it with `turnlane fanout watch {}`",
-                job.id
+                short(&job.id)
             ));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The job of a run.
+struct FoundJob {
+    job: Job,
+    view: JobView,
+    /// The newest job of the same key that has ended.
+    finished: Option<JobStatus>,
 }
 
 /// Finds the unfinished job of this key, or makes one.
@@ -225,8 +306,9 @@ async fn find_or_create(
     params: FanoutCreateParams,
     key: &str,
     args: &FanoutRun,
-) -> Result<(Job, JobView), turnlane::CallError> {
+) -> Result<FoundJob, turnlane::CallError> {
     let jobs = session.client().jobs();
+    let mut finished = None;
     for number in 1..=SAME_KEY_MAX {
         let mut params = params.clone();
         params.client_job_id = match number {
@@ -237,8 +319,13 @@ async fn find_or_create(
         let job = jobs.create(JobSpec::from_params(params)).await?;
         let view = job.status().await?;
         if !view.status.state.is_terminal() && view.status.state != JobState::Cancelling {
-            return Ok((job, view));
+            return Ok(FoundJob {
+                job,
+                view,
+                finished,
+            });
         }
+        finished = Some(view.status);
     }
     Err(turnlane::CallError::InvalidArgument {
         what: "input",
@@ -282,17 +369,21 @@ fn params(session: &Session, args: &FanoutRun) -> anyhow::Result<FanoutCreatePar
         name: args.name.clone().or_else(|| stem(&args.input.path())),
         instruction: instruction(args)?,
         id_column: args.id.clone(),
-        on_duplicate: Some(args.on_duplicate.into()),
+        on_duplicate: args.on_duplicate.map(Into::into),
         allow_missing: args.allow_missing.then_some(true),
         output_schema: schema,
-        result_channel: Some(args.result.into()),
-        on_crash: Some(args.on_crash.into()),
+        result_channel: args.result.map(Into::into),
+        on_crash: args.on_crash.map(Into::into),
         keep_threads: args.keep_threads.map(Into::into),
+        dedupe: args.dedupe.then_some(true),
         settings: Some(JobSettings {
             engine: args.engine.clone(),
             model: args.model.clone(),
             cwd,
             sandbox: sandbox.and_then(SandboxPolicy::from_mode),
+            model_column: args.model_col.clone(),
+            effort_column: args.effort_col.clone(),
+            worktree: Some(args.worktree.into()),
             ..JobSettings::default()
         }),
         limits: Some(limits(&args.limits)),
@@ -330,7 +421,7 @@ fn stem(path: &Path) -> Option<String> {
     Some(path.file_stem()?.to_string_lossy().into_owned())
 }
 
-fn limits(args: &LimitArgs) -> JobLimits {
+pub(super) fn limits(args: &LimitArgs) -> JobLimits {
     let millis = |time: Option<Duration>| {
         time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     };
@@ -339,47 +430,14 @@ fn limits(args: &LimitArgs) -> JobLimits {
         start_rate: args.start_rate,
         retries: args.retries,
         timeout_ms: millis(args.timeout),
+        idle_timeout_ms: millis(args.idle_timeout),
         deadline_ms: millis(args.deadline),
         max_failures: args.max_failures,
         max_tokens: args.max_tokens,
         max_cost_usd: args.max_cost,
         max_attempts: args.max_attempts,
         grace_ms: millis(args.grace),
-        ..JobLimits::default()
     }
-}
-
-/// Names the flags that differ from what a continued job was made with: the job keeps its own.
-fn kept(args: &FanoutRun, job: &JobView) -> Option<String> {
-    let asked = serde_json::to_value(limits(&args.limits)).unwrap_or_default();
-    let stored = serde_json::to_value(job.status.limits).unwrap_or_default();
-    let mut kept: Vec<String> = Vec::new();
-    for (name, asked) in asked.as_object().into_iter().flatten() {
-        let stored = stored.get(name).unwrap_or(&serde_json::Value::Null);
-        // A number may be written as `2` and as `2.0`.
-        let is_equal =
-            asked == stored || asked.as_f64().is_some_and(|it| stored.as_f64() == Some(it));
-        if !asked.is_null() && !is_equal {
-            let stored = if stored.is_null() {
-                "none".to_owned()
-            } else {
-                stored.to_string()
-            };
-            kept.push(format!("{name} {stored} (not {asked})"));
-        }
-    }
-    // The job's sandbox also has the directories of its time: compare the modes.
-    let mode =
-        |policy: Option<SandboxPolicy>| serde_json::to_value(policy).ok()?.get("type").cloned();
-    let asked = args.sandbox.map(SandboxArg::word);
-    let asked = asked.and_then(SandboxPolicy::from_mode);
-    if asked.is_some() && mode(asked) != mode(job.settings.sandbox.clone()) {
-        kept.push("its sandbox (not the one named now)".to_owned());
-    }
-    let kept = (!kept.is_empty()).then(|| kept.join(", "))?;
-    Some(format!(
-        "warning: the job keeps what it was made with: {kept}; --new makes a job with the new values"
-    ))
 }
 
 fn target(path: &Path, force: bool) -> anyhow::Result<FanoutExportTarget> {

@@ -1,11 +1,10 @@
 //! The commands that an item's agent runs.
 
 use serde_json::json;
-use turnlane_testkit::TestProcess;
 use turnlane_testkit::mock_model::{Item, Reply};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
-use super::{World, ends_with, lines, report, tool_answers};
+use super::{World, ends_with, report, tool_answers};
 use crate::exec::kills::working_in;
 
 #[tokio::test]
@@ -19,17 +18,7 @@ async fn commands_of_an_item_know_job_item_and_attempt() {
     })
     .await;
     world.write_rows("in.csv", 1);
-    let ran = world
-        .fanout(&[
-            "run",
-            "in.csv",
-            "--instruction",
-            "do {name}",
-            "-s",
-            "danger-full-access",
-        ])
-        .await;
-    ends_with(&ran, 0);
+    ends_with(&world.run(&["-s", "danger-full-access"]).await, 0);
     let job = world.job().await["id"].as_str().unwrap().to_owned();
     let expected = format!(
         "TURNLANE_FANOUT_ATTEMPT=1\nTURNLANE_FANOUT_ITEM=row-1\nTURNLANE_FANOUT_JOB={job}\n"
@@ -46,15 +35,9 @@ async fn an_interrupted_item_leaves_no_process() {
     })
     .await;
     world.write_rows("in.csv", 3);
-    let serve = world.spec(&["serve"]).current_dir(world.home.path());
-    let mut serve = TestProcess::start(serve).unwrap();
-    let mut run = vec!["run", "in.csv", "--instruction", "do {name}", "--detach"];
-    run.extend(["-s", "danger-full-access", "--grace", "0s"]);
-    eventually("the daemon", DEADLINE, async || {
-        world.fanout(&run).await.status.code() == Some(0)
-    })
-    .await
-    .unwrap();
+    let mut serve = world.serve().await;
+    let flags = ["--detach", "-s", "danger-full-access", "--grace", "0s"];
+    ends_with(&world.run(&flags).await, 0);
     let folder = world.path("");
     eventually("the commands of three items", DEADLINE, async || {
         let sleeping = working_in(&folder).into_iter().filter(|pid| {
@@ -79,7 +62,7 @@ async fn an_interrupted_item_leaves_no_process() {
     .await
     .unwrap();
     assert!(serve.try_wait().unwrap().is_none(), "the daemon has ended");
-    for item in lines(&world.fanout(&["items", "in", "--json"]).await) {
+    for item in world.items().await {
         assert_eq!(item["state"], "pending", "{item}");
     }
     serve.terminate().unwrap();

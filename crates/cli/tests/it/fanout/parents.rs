@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use turnlane_testkit::mock_model::{ApiError, At, Gate, Reply};
-use turnlane_testkit::wait::{DEADLINE, eventually, within};
+use turnlane_testkit::wait::{DEADLINE, within};
 use turnlane_testkit::{Output, ProcessSpec, TestProcess};
 
 use super::{CALL, World, ends_with, lines, parent_reply, report, worker_prompt};
@@ -81,19 +81,8 @@ async fn a_turn_of_the_daemon_fans_out_and_lists_no_item_thread() {
     })
     .await;
     world.write_rows("in.csv", ROWS);
-    let config = world.home.turnlane().join("config.toml");
-    let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(
-        &config,
-        format!("{text}\n[features]\nenable_fanout = true\n"),
-    )
-    .unwrap();
-    let mut serve = TestProcess::start(world.spec(&["serve"])).unwrap();
-    eventually("the daemon", DEADLINE, async || {
-        run(world.spec(&["status"])).await.status.code() == Some(0)
-    })
-    .await
-    .unwrap();
+    world.configure("[features]\nenable_fanout = true");
+    let mut serve = world.serve().await;
     let ran = run(exec(&world, &["--json"])).await;
     ends_with(&ran, 0);
     assert_eq!(world.read("out.csv").matches(",completed,").count(), ROWS);

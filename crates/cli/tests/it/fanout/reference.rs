@@ -1,14 +1,22 @@
 //! The reference run: a model in `turnlane exec` fans out over 100 rows with one tool call.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use turnlane_testkit::mock_model::{At, Gate, RecordedRequest, Reply};
 use turnlane_testkit::wait::{DEADLINE, within};
 use turnlane_testkit::{Output, ProcessSpec, TestProcess};
 
 use super::{CALL, World, ends_with, lines, parent_reply, report, worker_prompt};
+use crate::exec::kills::is_full;
 use crate::run;
 
 const ROWS: usize = 100;
+
+/// Repetitions of the reference run: the contract's number when `TURNLANE_TEST_FULL` is set.
+fn repetitions() -> usize {
+    if is_full() { 20 } else { 2 }
+}
 
 /// The events that the reference model streams; all others are left out.
 const EVENTS: [&str; 3] = [
@@ -34,14 +42,14 @@ fn reply(request: &RecordedRequest) -> Reply {
 
 async fn reference(flags: &[&str]) -> (World, Output) {
     let world = World::new(reply).await;
-    let ran = run(spec(&world, flags)).await;
+    let ran = run(spec(&world, ROWS, flags)).await;
     ends_with(&ran, 0);
     (world, ran)
 }
 
 /// The command of the reference run.
-fn spec(world: &World, flags: &[&str]) -> ProcessSpec {
-    world.write_rows("in.csv", ROWS);
+fn spec(world: &World, rows: usize, flags: &[&str]) -> ProcessSpec {
+    world.write_rows("in.csv", rows);
     let prompt = world.task();
     world
         .spec(&["exec"])
@@ -51,19 +59,68 @@ fn spec(world: &World, flags: &[&str]) -> ProcessSpec {
         .args([&prompt])
 }
 
-fn is_whole(world: &World) {
+fn is_whole(world: &World, rows: usize) {
     let text = world.read("out.csv");
-    assert_eq!(text.lines().count(), ROWS + 1, "{text}");
+    assert_eq!(text.lines().count(), rows + 1, "{text}");
     let completed = text.lines().filter(|line| line.contains(",completed,"));
-    assert_eq!(completed.count(), ROWS, "{text}");
+    assert_eq!(completed.count(), rows, "{text}");
     // One request per row, and two of the parent.
-    assert_eq!(world.mock.requests().len(), ROWS + 2);
+    assert_eq!(world.mock.requests().len(), rows + 2);
+}
+
+#[tokio::test]
+async fn the_reference_run_ends_well_every_time() {
+    for flags in [&[][..], &["--json"]] {
+        for _ in 0..repetitions() {
+            let (world, _ran) = reference(flags).await;
+            is_whole(&world, ROWS);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_reference_run_ends_well_with_a_slow_model() {
+    const LATENCY: Duration = Duration::from_millis(500);
+    for _ in 0..repetitions() {
+        let world = World::new(|request| reply(request).pause(At::Request, LATENCY)).await;
+        ends_with(&run(spec(&world, ROWS, &[])).await, 0);
+        is_whole(&world, ROWS);
+    }
+}
+
+#[tokio::test]
+async fn the_reference_run_ends_well_with_many_rows() {
+    let rows = if is_full() { 1_000 } else { 300 };
+    for _ in 0..repetitions().div_ceil(4) {
+        let world = World::new(reply).await;
+        ends_with(&run(spec(&world, rows, &[])).await, 0);
+        is_whole(&world, rows);
+    }
+}
+
+#[tokio::test]
+async fn the_reference_run_ends_well_in_a_daemon() {
+    let world = World::new(reply).await;
+    world.configure("[features]\nenable_fanout = true\n[agents]\nmax_threads = 64");
+    let mut serve = world.serve().await;
+    world.write_rows("in.csv", ROWS);
+    for nth in 1..=repetitions() {
+        let spec = world.spec(&["exec", "--skip-git-repo-check"]);
+        ends_with(&run(spec.args([world.task()])).await, 0);
+        let text = world.read("out.csv");
+        assert_eq!(text.matches(",completed,").count(), ROWS, "{text}");
+        assert_eq!(text.lines().count(), ROWS + 1, "{text}");
+        assert_eq!(world.mock.requests().len(), nth * (ROWS + 2));
+        std::fs::remove_file(world.path("out.csv")).unwrap();
+    }
+    serve.terminate().unwrap();
+    serve.wait(DEADLINE).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_agent_fans_out_over_a_table_and_exec_ends_with_0() {
     let (world, _ran) = reference(&[]).await;
-    is_whole(&world);
+    is_whole(&world, ROWS);
     let requests = world.mock.requests();
     let last = requests.last().unwrap();
     let told = last.tool_output(CALL).unwrap();
@@ -82,7 +139,7 @@ async fn an_agent_fans_out_over_a_table_and_exec_ends_with_0() {
 #[tokio::test]
 async fn the_lines_of_exec_show_one_tool_call_and_nothing_of_the_items() {
     let (world, ran) = reference(&["--json"]).await;
-    is_whole(&world);
+    is_whole(&world, ROWS);
     let lines = lines(&ran);
     let types: Vec<_> = lines
         .iter()
@@ -115,7 +172,7 @@ async fn as_many_workers_as_asked_for_wait_for_the_model_at_once() {
         })
         .await
     };
-    let mut process = TestProcess::start(spec(&world, &[])).unwrap();
+    let mut process = TestProcess::start(spec(&world, ROWS, &[])).unwrap();
     drop(process.take_stdin());
     within("64 workers", DEADLINE, gate.reached_by(64))
         .await
@@ -124,5 +181,5 @@ async fn as_many_workers_as_asked_for_wait_for_the_model_at_once() {
     gate.release();
     let status = process.wait(DEADLINE).await.unwrap();
     assert_eq!(status.code(), Some(0), "{}", process.stderr_tail());
-    is_whole(&world);
+    is_whole(&world, ROWS);
 }

@@ -221,7 +221,7 @@ fn check_end(agent: Agent, events: &[Value], is_failed: bool) {
     } else {
         // The delivery may be told again as a duplicate, the end is told once.
         let delivered = of(events, "MessageDelivered");
-        assert_eq!(delivered[0]["id"], "m", "{agent:?}");
+        assert_eq!(delivered[0]["id"], "m", "{agent:?}: {events:?}");
         let mut told = receipts(events, "m");
         told.retain(|name| name != "MessageDelivered");
         assert_eq!(told, ["Completion"], "{agent:?}: {events:?}");
@@ -249,6 +249,13 @@ async fn ended_by_codex_alone(agent: Agent) {
     })
     .await
     .unwrap();
+    if agent == Agent::CodexExec {
+        // Of a child that was killed between the end in its file and its own, Codex reads back a turn
+        // whose outcome is unknown, which is another row of the table.
+        let has_ended = async || with_word(&world.rig, b"exec").is_empty();
+        let ended = eventually("the end of `codex exec`", DEADLINE, has_ended);
+        ended.await.unwrap();
+    }
     member.process.kill9().await.unwrap();
     let mut member = world.member(&[]);
     let events = reported(&mut member).await;
@@ -370,8 +377,20 @@ async fn never_taken(agent: Agent) {
         of(&events, "DeliveryFailed").is_empty(),
         "{agent:?}: {events:?}"
     );
-    let told = receipts(&events, "m");
-    assert_eq!(told, ["MessageDelivered", "Completion"], "{agent:?}");
+    let mut told = receipts(&events, "m");
+    // Where Codex says only after `Ready` that it never had the turn, the delivery of the first attempt
+    // is told again before that of the second.
+    let delivered = of(&events, "MessageDelivered");
+    let attempts = delivered.iter().filter(|event| event["id"] == "m");
+    let attempts: Vec<_> = attempts.map(|event| event["attempt"].clone()).collect();
+    if agent == Agent::Codex && attempts == [json!(1), json!(2)] {
+        told.remove(0);
+    }
+    assert_eq!(
+        told,
+        ["MessageDelivered", "Completion"],
+        "{agent:?}: {events:?}"
+    );
     member.shutdown().await;
 }
 

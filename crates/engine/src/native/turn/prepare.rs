@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use turnlane_protocol::ids::{ItemId, ThreadId};
 use turnlane_protocol::input::UserInput;
@@ -97,11 +98,21 @@ impl Setup {
     }
 }
 
+/// The turns that are prepared at once. Every further thread keeps a stack and freed memory of its own,
+/// which adds up where many turns begin together.
+pub(crate) const PREPARED_AT_ONCE: usize = 8;
+
+/// How long a turn waits for others to be prepared.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
+
 /// Checks a turn and makes what it needs.
 pub(super) async fn prepare(
     shared: Arc<Shared>,
     request: TurnRequest,
 ) -> Result<Prepared, Box<EngineError>> {
+    let places = Arc::clone(&shared);
+    // A directory that does not answer holds its place for ever, so no turn waits long for one.
+    let _place = tokio::time::timeout(PLACE_WAIT, places.preparing.acquire()).await;
     let prepared = tokio::task::spawn_blocking(move || blocking(&shared, request));
     prepared.await.unwrap_or_else(|_lost| {
         let text = "the turn could not be prepared";

@@ -11,6 +11,11 @@ fn errors_about_jobs_are_exact() {
             json!({"reason": "jobNotFound"}),
         ),
         row(
+            ErrorObject::ambiguous_job("in", "a (paused), b (failed)", &["a".into(), "b".into()]),
+            "several jobs fit in: a (paused), b (failed)",
+            json!({"reason": "ambiguousJob", "jobIds": ["a", "b"]}),
+        ),
+        row(
             ErrorObject::job_item_not_found("row-9"),
             "item not found: row-9",
             json!({"reason": "itemNotFound"}),
@@ -44,6 +49,27 @@ fn errors_about_jobs_are_exact() {
             ErrorObject::channel_unsupported("acp", "tool"),
             "engine acp cannot deliver results by tool",
             json!({"reason": "channelUnsupported", "engine": "acp"}),
+        ),
+    ]);
+}
+
+#[test]
+fn errors_about_files_of_jobs_are_exact() {
+    check(vec![
+        row(
+            ErrorObject::no_worktree("the repository has no commit yet"),
+            "a worktree per item is not possible: the repository has no commit yet",
+            json!({"reason": "noWorktree"}),
+        ),
+        row(
+            ErrorObject::unlanded(1, vec![json!({"path": "/t"})]),
+            "1 worktree of the job has work in it",
+            json!({"reason": "unlanded", "worktrees": [{"path": "/t"}]}),
+        ),
+        row(
+            ErrorObject::unlanded(30, vec![json!({}); 30]),
+            "30 worktrees of the job have work in them",
+            json!({"reason": "unlanded", "worktrees": vec![json!({}); 20]}),
         ),
         row(
             ErrorObject::output_exists("/o"),

@@ -35,17 +35,17 @@ pub enum Overwrite {
 pub struct LastExport {
     /// Its path.
     pub path: PathBuf,
-    /// The digest of its content.
-    pub digest: [u8; 32],
+    /// The digests that its content may have: a killed export leaves the old file or the new one.
+    pub digests: Vec<[u8; 32]>,
 }
 
 impl LastExport {
     /// The last export of a stored job.
     pub fn of_job(job: &JobRow) -> Option<Self> {
-        Some(Self {
-            path: PathBuf::from(job.made.export_path.as_ref()?),
-            digest: job.export_digest?,
-        })
+        let path = PathBuf::from(job.made.export_path.as_ref()?);
+        let digests = [job.export_digest, job.export_next];
+        let digests = digests.into_iter().flatten().collect();
+        Some(Self { path, digests })
     }
 }
 
@@ -110,7 +110,10 @@ pub(super) fn check(output: &Output) -> Result<Target, ExportError> {
         Ok(_) => return Err(refused("it is not a regular file")),
     };
     let own = output.last.as_ref().is_some_and(|last| {
-        same_file(&file, &last.path) && digest(&file).is_ok_and(|digest| digest == last.digest)
+        let is_known = |digest| last.digests.contains(&digest);
+        !last.digests.is_empty()
+            && same_file(&file, &last.path)
+            && digest(&file).is_ok_and(is_known)
     });
     if kind == Kind::Replaced && output.overwrite == Overwrite::Refused && !own {
         return Err(ExportError::OutputExists(shown()));

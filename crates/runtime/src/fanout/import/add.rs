@@ -39,6 +39,11 @@ pub(super) async fn add_items(
         return Err(ImportError::OffsetMismatch { next });
     }
     let mut batches = Batches::new(parts, notes)?;
+    if batches.dedupes() {
+        // Each call would have to read all rows before it.
+        let message = "dedupe is for imported files; rows that are added are not compared";
+        return Err(ImportError::Problems(vec![Problem::new(message)]));
+    }
     let rows = read_rows(&mut batches, items)?;
     let mut progress = batches.job.import.clone();
     for (row, text) in rows.iter().zip(items.rows) {

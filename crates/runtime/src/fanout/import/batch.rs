@@ -17,7 +17,9 @@ use turnlane_store::fanout::{
 use super::notes::{
     FingerprintParts, ImportNotes, ImportSource, InputOptions, fingerprint, settings_word,
 };
+use super::sample::Sample;
 use super::sink::Sink;
+use super::tasks::{self, TaskHash, Tasks};
 use super::{ImportError, PROBLEMS_MAX};
 use crate::clock::Clock;
 use crate::fanout::ids::{IdAssigner, KnownIds, OnDuplicate, RowName, RowToName, computed_id};
@@ -43,6 +45,9 @@ const UNCOMMITTED_MAX: usize = 200_000;
 /// The longest message of a failed import, in characters.
 const MESSAGE_CHARS_MAX: usize = 4_000;
 
+/// Rows that are read at once to learn their tasks.
+const LEARNED_ROWS: u32 = 1_000;
+
 /// How often a state change is tried against other changes of the job.
 const CHANGE_TRIES: usize = 16;
 
@@ -58,6 +63,7 @@ pub(super) struct PendingRow {
     seq: i64,
     line: Option<u64>,
     id_cell: Option<String>,
+    task: Option<TaskHash>,
     cells: Json,
 }
 
@@ -74,6 +80,7 @@ pub(super) struct Batches {
     /// The texts in braces of which every JSONL row must have the column.
     candidates: Vec<String>,
     ids: IdAssigner,
+    tasks: Tasks,
     /// The ids of rows that were not committed because of a problem, to find further duplicates.
     uncommitted: HashMap<String, i64>,
     rows: Vec<PendingRow>,
@@ -108,6 +115,7 @@ impl Batches {
             columns,
             problems: Vec::new(),
             ids: IdAssigner::new(options.on_duplicate),
+            tasks: Tasks::default(),
             options,
             template,
             candidates,
@@ -135,10 +143,18 @@ impl Batches {
         }
         let id_column = self.options.id_column.as_ref();
         let id_cell = id_column.and_then(|name| row.row.value(columns, name));
+        let id_cell = id_cell.map(std::borrow::Cow::into_owned);
+        let task = if self.options.dedupe {
+            let (template, options) = (&self.template, &self.options);
+            self.tasks.hash(&row.row, columns, template, options)
+        } else {
+            None
+        };
         let row = PendingRow {
             seq: row.seq,
             line,
-            id_cell: id_cell.map(std::borrow::Cow::into_owned),
+            id_cell,
+            task,
             cells: row.row.to_stored(),
         };
         self.rows_bytes += row.cells.as_str().len();
@@ -191,6 +207,35 @@ impl Batches {
         }
     }
 
+    /// Learns the tasks of the rows that an earlier import of the job has committed.
+    pub(super) async fn learn_tasks(&mut self) -> Result<(), ImportError> {
+        let Sink::Store(store) = &self.sink else {
+            return Ok(());
+        };
+        let store = Arc::clone(store);
+        let mut from_seq = 0;
+        while self.options.dedupe && self.job.total > 0 {
+            let page = store
+                .export_page(self.job.no, from_seq, LEARNED_ROWS)
+                .await?;
+            let Some(last) = page.last() else { break };
+            from_seq = last.item.seq + 1;
+            for found in page.iter().filter(|found| found.item.dup_of.is_none()) {
+                let row = Row::from_stored(&found.cells);
+                let row = row.map_err(|error| ImportError::Stored(error.to_string()))?;
+                let (template, options) = (&self.template, &self.options);
+                let task = self.tasks.hash(&row, &self.columns, template, options);
+                if let Some(task) = task
+                    && let Err(error) = self.tasks.first(task, found.item.seq)
+                {
+                    self.add_problem(Problem::new(error.to_string()));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the rows their ids; equal ones become problems where the job says so.
     async fn named(&mut self, rows: Vec<PendingRow>) -> Result<Vec<NewItemRow>, ImportError> {
         let names = self.names(&rows).await?;
@@ -217,12 +262,22 @@ impl Batches {
                     }
                 }
             }
+            let mut dup_of = None;
+            if skipped.is_none()
+                && let Some(task) = row.task
+            {
+                match self.tasks.first(task, row.seq) {
+                    Ok(first) => dup_of = first,
+                    Err(error) => self.add_problem(Problem::new(error.to_string())),
+                }
+                skipped = dup_of.map(tasks::skip_error);
+            }
             named.push(NewItemRow {
                 seq: row.seq,
                 item_id: name.item_id,
                 cells: row.cells,
                 skipped,
-                dup_of: None,
+                dup_of,
             });
         }
         Ok(named)
@@ -288,6 +343,16 @@ impl Batches {
             let message = format!("id_column {column} was not found in csv headers");
             self.add_problem(Problem::new(message));
         }
+        let of_items = [
+            ("model_column", self.options.model_column.clone()),
+            ("effort_column", self.options.effort_column.clone()),
+        ];
+        for (option, column) in of_items {
+            if let Some(column) = column.filter(|column| !self.columns.contains(column)) {
+                let message = format!("{option} {column} was not found in csv headers");
+                self.add_problem(Problem::new(message));
+            }
+        }
         for (column, _) in &spec.filters.values {
             if !self.columns.contains(column) {
                 let message = format!("filter column {column} was not found in csv headers");
@@ -306,6 +371,17 @@ impl Batches {
             }
         }
         self.check_columns(spec);
+    }
+
+    /// The sample that the import asks for.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        let id_column = self.options.id_column.as_deref();
+        Sample::new(&self.notes.input.filters, id_column)
+    }
+
+    /// Returns true if rows with equal tasks run once.
+    pub(super) fn dedupes(&self) -> bool {
+        self.options.dedupe
     }
 
     /// Returns true if the columns are known behind the last row only.

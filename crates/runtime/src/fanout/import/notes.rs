@@ -24,6 +24,12 @@ pub struct InputOptions {
     pub on_duplicate: OnDuplicate,
     /// True if the template may name columns that the input does not have.
     pub allow_missing: bool,
+    /// True if rows with equal tasks run once.
+    pub dedupe: bool,
+    /// The column with each item's model.
+    pub model_column: Option<String>,
+    /// The column with each item's reasoning effort.
+    pub effort_column: Option<String>,
 }
 
 impl InputOptions {
@@ -132,6 +138,11 @@ pub fn fingerprint(parts: FingerprintParts<'_>) -> [u8; 32] {
     add(None);
     add(Some(&filters.offset.to_string()));
     add(filters.limit.map(|limit| limit.to_string()).as_deref());
+    // Jobs without a sample keep the fingerprint they were stored with.
+    if let Some(sample) = filters.sample {
+        add(Some(&format!("sample {sample}")));
+        add(filters.sample_key.as_deref());
+    }
     add(Some(parts.instruction));
     add(parts.schema);
     add(parts.id_column);

@@ -11,6 +11,7 @@ use turnlane_store::fanout::{ImportProgress, JobRow, JobState};
 
 use super::batch::{Batches, Parts};
 use super::notes::{ImportNotes, ImportSource};
+use super::sample::Sample;
 use super::sink::Sink;
 use super::{ImportError, PROBLEMS_MAX};
 use crate::fanout::input::{Border, Event, InputSpec, TableReader};
@@ -26,6 +27,8 @@ const PROGRESS_BYTES: u64 = 4 << 20;
 pub(super) struct RecordImport {
     batches: Batches,
     table: TableReader,
+    /// The rows so far that belong to the sample, where one is wanted.
+    sample: Option<Sample>,
     /// Where the reader of an interrupted path import must come by with the same hash.
     verify: Option<(u64, [u8; 32])>,
 }
@@ -54,12 +57,14 @@ impl RecordImport {
             // The source is known from here on, so that any worker can continue.
             batches.commit(progress.clone()).await?;
         }
+        batches.learn_tasks().await?;
         if batches.notes.source == ImportSource::Stream {
             return Ok(Self::continued(batches));
         }
         let offset = u64::try_from(progress.offset).unwrap_or(0);
         Ok(Self {
             table: TableReader::new(batches.notes.input.clone()),
+            sample: batches.sample(),
             verify: (offset > 0).then_some((offset, progress.hash)),
             batches,
         })
@@ -90,6 +95,7 @@ impl RecordImport {
             }
         };
         Self {
+            sample: batches.sample(),
             batches,
             table,
             verify: None,
@@ -138,6 +144,13 @@ impl RecordImport {
                 Event::Problem(_) | Event::Fatal(_) if self.verify.is_some() => {
                     return Err(self.changed().await);
                 }
+                Event::Row(row) if let Some(sample) = &mut self.sample => {
+                    let added = sample.add(row, self.table.columns());
+                    if let Err(problem) = added {
+                        self.batches.add_problem(problem);
+                        stops = true;
+                    }
+                }
                 Event::Row(row) => {
                     let line = Some(row.line);
                     self.batches.add(&row, line, self.table.columns());
@@ -160,6 +173,10 @@ impl RecordImport {
     }
 
     async fn commit_if_full(&mut self) -> Result<(), ImportError> {
+        // Rows of a sample are known behind the last row only: an import that is cut off starts over.
+        if self.sample.is_some() {
+            return Ok(());
+        }
         let border = self.table.border();
         let committed = u64::try_from(self.batches.job.import.offset).unwrap_or(0);
         if !self.batches.is_full() && border.offset.saturating_sub(committed) < PROGRESS_BYTES {
@@ -223,6 +240,10 @@ impl RecordImport {
         // Ids of the last rows and columns of objects may still be wrong: everything is checked before
         // anything of the last batch is committed.
         self.batches.columns = self.table.columns().clone();
+        for row in self.sample.take().into_iter().flat_map(Sample::into_rows) {
+            let line = Some(row.line);
+            self.batches.add(&row, line, self.table.columns());
+        }
         if self.batches.has_objects() && border.state.has_rows() {
             let spec = self.batches.notes.input.clone();
             self.batches.check_objects(&spec);

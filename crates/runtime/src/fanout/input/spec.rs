@@ -84,7 +84,7 @@ impl InputSpec {
 }
 
 /// The rows of an input that become rows of the job: of those that have all the values of `values`, the
-/// ones behind the first `offset`, at most `limit`.
+/// ones behind the first `offset`, at most `limit`, and of these a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Filters {
@@ -94,6 +94,12 @@ pub struct Filters {
     pub offset: u64,
     /// The most rows that are kept.
     pub limit: Option<u64>,
+    /// The number of rows that are chosen of those, by the hash of their key and `sample_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u64>,
+    /// Another key gives another sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_key: Option<String>,
 }
 
 /// A description of an input that cannot be used.

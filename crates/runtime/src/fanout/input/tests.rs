@@ -232,6 +232,7 @@ fn filters_choose_rows_and_numbers_stay() {
         values: values.clone(),
         offset: 1,
         limit: Some(2),
+        ..Filters::default()
     };
     let found = read_as(input.as_bytes(), &spec(filters));
     let numbers: Vec<_> = found.rows.iter().map(|(seq, _, _)| *seq).collect();

@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use turnlane_store::fanout::{
     ChangedJob, DeletedJob, ItemState, JobChange, JobNo, JobOwner, JobRow, JobState, JobTo,
     RetryItems, RetryWhich,
 };
 use turnlane_store::{StoreError, ThreadId};
 
-use super::spec::{JobLimits, JobOptions, KeepThreads, Owner};
+use super::spec::{ItemSettings, JobLimits, JobOptions, KeepThreads, Owner};
 use super::{Job, JobError, JobEvent, Jobs};
 use crate::fanout::row::Columns;
 use crate::fanout::template::{Missing, Template};
+use crate::fanout::worktree::{RemoveForce, RemovedTrees};
 use crate::lane::rows;
 
 /// The most changes of others that one change of ours waits for.
@@ -31,6 +31,15 @@ pub enum PauseJob {
         /// The time until then.
         grace: Option<Duration>,
     },
+}
+
+/// What becomes of work in the worktrees of a job that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteWork {
+    /// The deletion is refused.
+    Refuse,
+    /// Changes that are in no commit are lost. Branches with commits stay.
+    Allow,
 }
 
 /// Which ended items run again.
@@ -117,16 +126,24 @@ impl Jobs {
             message: None,
             resume_ms: None,
         };
-        let row = match row.state {
+        let mut row = match row.state {
             JobState::Paused => row,
             _ => self.change(row, &to, &[JobState::Running]).await?,
         };
         if let PauseJob::Now { grace } = how {
             let grace = grace.unwrap_or(Duration::from_millis(limits.grace_ms));
-            self.board().stop_job_at(row.no, Instant::now() + grace);
+            row = self.stop_items(row, grace).await?;
         }
         self.board().look_at(row.no);
         self.show(row).await
+    }
+
+    /// Has the items of a paused job interrupted after a while, whichever workers run them.
+    async fn stop_items(&self, row: JobRow, grace: Duration) -> Result<JobRow, JobError> {
+        let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+        let at_ms = self.now_ms().saturating_add(grace_ms);
+        let to = JobTo::Stop { at_ms };
+        self.change(row, &to, &[JobState::Paused]).await
     }
 
     /// Pauses a job whose owner is gone and stops its items at once.
@@ -138,15 +155,20 @@ impl Jobs {
         else {
             return Ok(());
         };
-        if row.state == JobState::Running {
-            let to = JobTo::Paused {
-                reason: "orphaned".to_owned(),
-                message: Some("the turn that called for the job was interrupted".to_owned()),
-                resume_ms: None,
-            };
-            self.change(row, &to, &[JobState::Running]).await?;
+        let row = match row.state {
+            JobState::Running => {
+                let to = JobTo::Paused {
+                    reason: "orphaned".to_owned(),
+                    message: Some("the turn that called for the job was interrupted".to_owned()),
+                    resume_ms: None,
+                };
+                self.change(row, &to, &[JobState::Running]).await?
+            }
+            _ => row,
+        };
+        if row.state == JobState::Paused {
+            self.stop_items(row, Duration::ZERO).await?;
         }
-        self.board().stop_job_at(job, Instant::now());
         self.board().look_at(job);
         Ok(())
     }
@@ -155,7 +177,8 @@ impl Jobs {
     pub async fn cancel(&self, job: &str) -> Result<Job, JobError> {
         let row = self.find(job).await?;
         let row = match row.state {
-            JobState::Cancelling | JobState::Cancelled => row,
+            JobState::Cancelled => row,
+            JobState::Cancelling => self.end_cancelled(row).await?,
             state if state.is_terminal() => return Err(JobError::WrongState(state)),
             _ => {
                 let to = JobTo::Cancelling { message: None };
@@ -166,12 +189,42 @@ impl Jobs {
                     JobState::Paused,
                 ];
                 let row = self.change(row, &to, &allowed).await?;
-                // The runner writes the export and tells the end, also where nothing runs.
-                self.adopt(row.no);
-                row
+                self.end_cancelled(row).await?
             }
         };
         self.show(row).await
+    }
+
+    /// Has a cancelled job brought to its end, also where nothing runs: its file is written, and its
+    /// end is told. A worker that runs nothing has no runner for it.
+    async fn end_cancelled(&self, row: JobRow) -> Result<JobRow, JobError> {
+        if self.shared.options.max_running > 0 {
+            self.adopt(row.no);
+            return Ok(row);
+        }
+        let is_at_rest = row.state == JobState::Cancelling && row.counts.running == 0;
+        if !is_at_rest || !self.try_change(&row, JobTo::Exporting).await? {
+            return Ok(row);
+        }
+        if let Err(error) = self.export_at_end(&row).await {
+            tracing::warn!(%error, "the results of a fan-out job were not written to its file");
+        }
+        self.change(row, &JobTo::EndIfDone, &[JobState::Cancelling])
+            .await
+    }
+
+    /// Changes a job as it was read; false if another change came between or the change is refused.
+    async fn try_change(&self, row: &JobRow, to: JobTo) -> Result<bool, JobError> {
+        let changed = self
+            .store()
+            .change_job(JobChange {
+                job: row.no,
+                version: row.version,
+                to,
+                at_ms: self.now_ms(),
+            })
+            .await?;
+        Ok(matches!(changed, ChangedJob::Changed(_)))
     }
 
     /// Makes failed or cancelled items pending again; how many there were.
@@ -214,10 +267,35 @@ impl Jobs {
     }
 
     /// Deletes a job with its items and results, and its threads unless the job keeps all of them. A
-    /// deletion that is cut off goes on when it is asked for again.
-    pub async fn delete(&self, job: &str) -> Result<(), JobError> {
+    /// deletion that is cut off goes on when it is asked for again. Worktrees with work in them are
+    /// deleted only where the caller says so.
+    pub async fn delete(&self, job: &str, work: DeleteWork) -> Result<(), JobError> {
         let row = self.find(job).await?;
+        self.delete_trees(&row, work).await?;
         self.delete_rows(&row, keeps_all_threads(&row)).await
+    }
+
+    /// Removes the worktrees of a job that does not run.
+    async fn delete_trees(&self, row: &JobRow, work: DeleteWork) -> Result<(), JobError> {
+        let settings: Result<ItemSettings, _> = rows::read(&row.made.settings);
+        let Some(trees) = settings.ok().and_then(|settings| settings.worktree) else {
+            return Ok(());
+        };
+        let runs = matches!(row.state, JobState::Running | JobState::Cancelling);
+        if runs || row.counts.running > 0 || self.board().looks_at_trees(row.no) {
+            return Err(JobError::WrongState(row.state));
+        }
+        let force = match work {
+            DeleteWork::Refuse => RemoveForce::Off,
+            DeleteWork::Allow => RemoveForce::On,
+        };
+        let (no, id) = (row.no, &row.made.id);
+        let removed = self.shared.trees.remove_all(&trees, no, id, force).await?;
+        match removed {
+            RemovedTrees::All => Ok(()),
+            RemovedTrees::HaveWork(trees) => Err(JobError::Unlanded(trees)),
+            RemovedTrees::Failed(error) => Err(JobError::Worktree(error)),
+        }
     }
 
     /// Deletes a job in pieces.
@@ -307,7 +385,7 @@ fn check_template(row: &JobRow, instruction: &str) -> Result<(), JobError> {
 /// Returns true if the threads of a job outlive it.
 pub(crate) fn keeps_all_threads(row: &JobRow) -> bool {
     let options: JobOptions = rows::read(&row.made.options).unwrap_or_default();
-    options.keep_threads.unwrap_or(KeepThreads::All) == KeepThreads::All
+    options.keeps(row.total) == KeepThreads::All
 }
 
 /// Returns true if a thread cannot be deleted because it is in use.

@@ -3,10 +3,12 @@
 //! The invariant here: a job that is stored can be run once it has rows. What can be known to be wrong
 //! without rows is refused here.
 
+use std::path::Path;
+
 use turnlane_protocol::ids::ThreadId;
 use turnlane_store::fanout::{CreatedJob, JobOwner, NewJob};
 
-use super::spec::{ChannelChoice, ItemSettings, JobSpec, Owner, is_own_engine};
+use super::spec::{ChannelChoice, ItemSettings, JobSpec, Owner, WorktreeChoice, is_own_engine};
 use super::{Job, JobError, Jobs};
 use crate::fanout::prompt::ResultChannel;
 use crate::fanout::schema::ResultSchema;
@@ -29,8 +31,17 @@ impl Jobs {
             Owner::Connection => (JobOwner::Connection, Some(me), None),
             Owner::Turn { thread, turn } => (JobOwner::Turn, Some(me), Some((thread, turn))),
         };
+        let worktree = match spec.worktree {
+            WorktreeChoice::None => None,
+            WorktreeChoice::Item => {
+                let cwd = Path::new(&spec.settings.cwd);
+                let pinned = self.shared.trees.pin(&id, cwd).await;
+                Some(pinned.map_err(JobError::NoWorktree)?)
+            }
+        };
         let settings = ItemSettings {
             engine: spec.engine,
+            worktree,
             thread: spec.settings,
         };
         let created = self

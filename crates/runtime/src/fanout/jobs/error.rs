@@ -7,6 +7,7 @@ use turnlane_store::fanout::JobState;
 
 use super::spec::state_word;
 use crate::error::Error;
+use crate::fanout::worktree::{TreeWithWork, WorktreeError};
 
 /// A problem of the input, with the physical line where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,14 @@ pub enum JobError {
     /// There is no such job.
     #[error("there is no fan-out job {0}")]
     JobNotFound(String),
+    /// Several jobs have this name, or ids that end so.
+    #[error("several fan-out jobs fit {word}")]
+    Ambiguous {
+        /// The name, or the end of an id.
+        word: String,
+        /// Some of the jobs, the newest first.
+        jobs: Vec<(String, JobState)>,
+    },
     /// The job has no such item.
     #[error("the job has no item {0}")]
     ItemNotFound(String),
@@ -51,6 +60,9 @@ pub enum JobError {
         /// The channel.
         channel: &'static str,
     },
+    /// The items cannot have worktrees.
+    #[error("a worktree per item is not possible: {0}")]
+    NoWorktree(WorktreeError),
     /// The output file exists.
     #[error("the output file {0} exists")]
     OutputExists(String),
@@ -70,6 +82,9 @@ pub enum JobError {
     /// The state of the job does not allow this.
     #[error("the job is {}", state_word(*.0))]
     WrongState(JobState),
+    /// Worktrees of the job have work in them that a deletion would lose.
+    #[error("{} worktrees of the job have work in them", .0.len())]
+    Unlanded(Vec<TreeWithWork>),
     /// The bytes do not follow the last ones.
     #[error("the next offset is {next}")]
     OffsetMismatch {
@@ -78,6 +93,9 @@ pub enum JobError {
     },
 
     // Nothing is wrong with the request: try later.
+    /// A worktree could not be removed.
+    #[error("a worktree of the job cannot be removed: {0}")]
+    Worktree(WorktreeError),
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -91,6 +109,7 @@ impl JobError {
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::JobNotFound(_) => Some("jobNotFound"),
+            Self::Ambiguous { .. } => Some("ambiguousJob"),
             Self::ItemNotFound(_) => Some("itemNotFound"),
             Self::BadTemplate(_) => Some("badTemplate"),
             Self::BadSchema(_) => Some("badSchema"),
@@ -98,11 +117,13 @@ impl JobError {
             Self::BadLimit(_) => Some("badLimit"),
             Self::NoPrice(_) => Some("noPrice"),
             Self::ChannelUnsupported { .. } => Some("channelUnsupported"),
+            Self::NoWorktree(_) => Some("noWorktree"),
+            Self::Unlanded(_) => Some("unlanded"),
             Self::OutputExists(_) => Some("outputExists"),
             Self::OutputIsInput(_) => Some("outputIsInput"),
             Self::WrongState(_) => Some("wrongState"),
             Self::OffsetMismatch { .. } => Some("offsetMismatch"),
-            Self::Output { .. } | Self::Store(_) | Self::Runtime(_) => None,
+            Self::Output { .. } | Self::Worktree(_) | Self::Store(_) | Self::Runtime(_) => None,
         }
     }
 }

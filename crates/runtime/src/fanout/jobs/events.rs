@@ -27,6 +27,8 @@ pub struct ItemEvent {
     pub job_id: String,
     /// The item.
     pub item: Box<FanoutItem>,
+    /// The cell of its id column as it was in the input; none without such a column.
+    pub source_id: Option<String>,
 }
 
 /// An event, or the news that some were dropped.

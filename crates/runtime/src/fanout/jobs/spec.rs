@@ -11,6 +11,7 @@ use turnlane_store::fanout::JobState;
 use crate::fanout::export::ExportFormat;
 use crate::fanout::ids::OnDuplicate;
 use crate::fanout::prompt::ResultChannel;
+use crate::fanout::worktree::JobTrees;
 use crate::settings::Settings;
 
 /// The longest template, in bytes.
@@ -37,6 +38,8 @@ pub struct JobSpec {
     pub engine: String,
     /// The settings of the items' threads.
     pub settings: Settings,
+    /// The kind of directory in which an item works.
+    pub worktree: WorktreeChoice,
     /// The limits.
     pub limits: JobLimits,
     /// The other options.
@@ -63,6 +66,7 @@ impl JobSpec {
             limits: JobLimits::for_engine(&engine),
             engine,
             settings,
+            worktree: WorktreeChoice::None,
             options: JobOptions::default(),
             export_path: None,
         }
@@ -83,6 +87,15 @@ pub enum Owner {
         /// The turn.
         turn: TurnId,
     },
+}
+
+/// The kind of directory in which an item works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorktreeChoice {
+    /// The directory of the job, as all items do.
+    None,
+    /// A git worktree of its own.
+    Item,
 }
 
 /// The channel that the caller asks for.
@@ -107,6 +120,9 @@ pub struct JobLimits {
     pub retries: u32,
     /// The longest attempt, in milliseconds.
     pub timeout_ms: u64,
+    /// The longest silence of an engine that runs no command, in milliseconds.
+    #[serde(default = "ten_minutes_ms")]
+    pub idle_timeout_ms: u64,
     /// The longest run of the whole job, in milliseconds.
     #[serde(default)]
     pub deadline_ms: Option<u64>,
@@ -133,6 +149,7 @@ impl Default for JobLimits {
             start_rate: None,
             retries: 2,
             timeout_ms: 30 * 60 * 1_000,
+            idle_timeout_ms: ten_minutes_ms(),
             deadline_ms: None,
             max_failures: Some(MaxFailures::Percent(20)),
             max_tokens: None,
@@ -165,6 +182,7 @@ impl JobLimits {
         }
         let positive = [
             ("timeoutMs", Some(self.timeout_ms) == Some(0)),
+            ("idleTimeoutMs", self.idle_timeout_ms == 0),
             ("startRate", self.start_rate == Some(0)),
             ("deadlineMs", self.deadline_ms == Some(0)),
             ("maxTokens", self.max_tokens.is_some_and(|max| max < 1)),
@@ -276,6 +294,12 @@ pub struct JobOptions {
     /// True if items with equal prompts run once.
     #[serde(default)]
     pub dedupe: bool,
+    /// The column that holds each item's model; a blank cell means that of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_column: Option<String>,
+    /// The column that holds each item's reasoning effort; a blank cell means that of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort_column: Option<String>,
     /// The format of the file that results are written to.
     #[serde(default)]
     pub export_format: ExportFormat,
@@ -288,6 +312,24 @@ pub struct JobOptions {
     /// True if the breaker counts only the first ten items.
     #[serde(default)]
     pub agent_tool: bool,
+}
+
+impl JobOptions {
+    /// The threads of ended items that a job with so many rows keeps.
+    pub(crate) fn keeps(&self, rows: i64) -> KeepThreads {
+        /// Rows up to which all threads of a job are kept by default.
+        const KEPT_BY_DEFAULT_MAX: i64 = 10_000;
+        let by_size = if rows <= KEPT_BY_DEFAULT_MAX {
+            KeepThreads::All
+        } else {
+            KeepThreads::Failed
+        };
+        self.keep_threads.unwrap_or(by_size)
+    }
+}
+
+fn ten_minutes_ms() -> u64 {
+    10 * 60 * 1_000
 }
 
 fn yes() -> bool {
@@ -309,6 +351,8 @@ impl Default for JobOptions {
             end_on_report: true,
             repair_turns: 1,
             dedupe: false,
+            model_column: None,
+            effort_column: None,
             export_format: ExportFormat::Csv,
             export_overwrite: false,
             export_raw: false,
@@ -348,6 +392,9 @@ pub enum KeepThreads {
 pub struct ItemSettings {
     /// The engine.
     pub engine: String,
+    /// The worktrees of the items; none where all items work in one directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<JobTrees>,
     /// The settings.
     #[serde(flatten)]
     pub thread: Settings,

@@ -1,7 +1,8 @@
 //! What the end of an attempt means for its item, and for its job.
 //!
-//! The invariant here: nothing but what is stored decides, with one exception: a worker that has
-//! refused too many results knows that the attempt ended by its schema.
+//! The invariant here: nothing but what is stored decides, with two exceptions: a worker that has
+//! refused too many results knows that the attempt ended by its schema, and one that has stopped a
+//! silent engine knows that the attempt ended by its silence.
 
 use turnlane_protocol::turn_error::{CodexErrorInfo, ErrorKind, TurnError};
 use turnlane_store::Json;
@@ -18,6 +19,9 @@ use crate::lane::rows;
 
 /// The message of an attempt that ended without a report.
 pub(crate) const REPORT_MISSING: &str = "worker finished without calling report_agent_job_result";
+
+/// The kind of an attempt that was stopped since its engine was silent.
+pub(crate) const IDLE_TIMEOUT: &str = "idle_timeout";
 
 /// Losses that fail an item.
 const LOSSES_MAX: u32 = 3;
@@ -160,7 +164,9 @@ fn answered() -> Consequence {
 }
 
 fn completed(ended: &EndedAttempt<'_>) -> Decision {
-    if let Some(error) = &ended.verdict {
+    // A turn that completed was not silent after all.
+    let verdict = ended.verdict.as_ref();
+    if let Some(error) = verdict.filter(|error| error.kind != IDLE_TIMEOUT) {
         return Decision::Settle(retried(ended, error.clone()));
     }
     let (cause, error) = match &ended.harvest {
@@ -196,7 +202,11 @@ fn interrupted(ended: &EndedAttempt<'_>, error: &TurnError) -> (Decision, Conseq
     if error.outcome_known == Some(false) {
         return plain(undecidable(ended, &error.message));
     }
+    let verdict = ended.verdict.as_ref();
     match kind {
+        ErrorKind::Stopped if let Some(idle) = verdict.filter(|it| it.kind == IDLE_TIMEOUT) => {
+            plain(retried(ended, idle.clone()))
+        }
         // The job or the worker was stopped in order.
         ErrorKind::Stopped => {
             let error = item_error("interrupted", &error.message);

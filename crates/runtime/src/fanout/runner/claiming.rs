@@ -10,6 +10,7 @@ use turnlane_store::fanout::{
 };
 use turnlane_store::{StoreError, crash};
 
+use super::settling::Begins;
 use super::{Alone, Runner};
 use crate::fanout::rules::{Pause, claimable};
 
@@ -42,11 +43,15 @@ impl Runner {
                 active.row = claimed.job;
                 active.due_ms = claimed.next_due_ms;
                 active.pace.started(begun);
+                active.swept &= begun == 0;
             }
+            let items: Vec<_> = claimed.begun.iter().map(|one| one.item.clone()).collect();
+            // All of them, before anything that can fail: nobody else runs what this worker claimed.
             for begun in claimed.begun {
-                let item = begun.item.clone();
-                self.run_begun(no, begun);
-                self.tell_item(no, &item).await?;
+                self.run_begun(no, begun, Begins::Attempt);
+            }
+            for item in &items {
+                self.tell_item(no, item).await?;
             }
             match company {
                 Company::Alone if begun > 0 => self.alone = Alone::Runs,
@@ -121,6 +126,11 @@ impl Runner {
         };
         let row = &active.row;
         if row.state != JobState::Running || row.pending() == 0 {
+            active.due_ms = None;
+            return Ok(None);
+        }
+        if board.gates.is_undecided(no) {
+            // The end of that attempt wakes the runner.
             active.due_ms = None;
             return Ok(None);
         }

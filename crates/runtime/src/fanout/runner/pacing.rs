@@ -32,6 +32,20 @@ impl Runner {
         Ok(())
     }
 
+    /// Has the items of a paused job interrupted at that time; another state counts by itself.
+    async fn stop_items(&mut self, no: JobNo, at_ms: i64) -> Result<(), StoreError> {
+        for _ in 0..3 {
+            let Some(row) = self.active.get(&no).map(|active| active.row.clone()) else {
+                return Ok(());
+            };
+            let to = JobTo::Stop { at_ms };
+            if row.state != JobState::Paused || self.change(&row, to).await?.is_some() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Adapts the limit to what happened since the last look.
     pub(super) async fn adapt(&mut self, no: JobNo, changes: &Changes) -> Result<(), StoreError> {
         if changes.refused.contains(&no) {
@@ -99,7 +113,7 @@ impl Runner {
             Some(from_ms.saturating_add(i64::try_from(deadline_ms).unwrap_or(i64::MAX)))
         });
         if let Some(at_ms) = deadline_ms.filter(|at_ms| *at_ms <= now_ms) {
-            let grace = std::time::Duration::from_millis(limits.grace_ms);
+            let grace_ms = i64::try_from(limits.grace_ms).unwrap_or(i64::MAX);
             let message = format!("the job was to end by {}", moment(at_ms));
             let pause = Pause {
                 reason: "deadline",
@@ -107,9 +121,7 @@ impl Runner {
                 resume_ms: None,
             };
             self.pause(no, pause).await?;
-            let at = tokio::time::Instant::now() + grace;
-            self.board().stop_job_at(no, at);
-            return Ok(());
+            return self.stop_items(no, now_ms.saturating_add(grace_ms)).await;
         }
         let max = limits.max_failures;
         let max = max.filter(|_| !active.plan.options.agent_tool);

@@ -11,7 +11,7 @@ use turnlane_store::fanout::{
     Settlement, UnsettledItem,
 };
 use turnlane_store::turn::{TurnRow, TurnStatus};
-use turnlane_store::{StoreError, ThreadId, crash};
+use turnlane_store::{StoreError, crash};
 
 use super::{ActiveJob, Runner};
 use crate::fanout::board::RunningItem;
@@ -26,6 +26,15 @@ use crate::lane::rows;
 
 /// Attempts that one transaction closes.
 const SETTLED_AT_ONCE: u32 = 64;
+
+/// What a turn of an item begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// An attempt, whose tree has to be there.
+    Attempt,
+    /// A repair turn in the tree of its attempt.
+    Repair,
+}
 
 /// A repair turn that follows from an ended one.
 struct Repair {
@@ -195,6 +204,7 @@ impl Runner {
         settlement: &Settlement,
         settled: Settled,
     ) -> Result<(), StoreError> {
+        self.board().settled(settlement.item);
         let usage = settlement.usage.total_tokens;
         if let Some(active) = self.active.get_mut(&no) {
             match settled.state {
@@ -209,6 +219,7 @@ impl Runner {
             self.grow(no).await?;
         }
         self.forget_thread(no, found, settlement, settled).await?;
+        self.look_at_tree(no, found, settlement, settled);
         self.tell_item(no, &found.item).await
     }
 
@@ -219,10 +230,13 @@ impl Runner {
         }
         let detail = self.shared.store.item_of_job(no, item.item_id.clone());
         let detail = detail.await?;
-        let job_id = self.active.get(&no).map(|active| active.plan.id.clone());
-        if let (Some(detail), Some(job_id)) = (detail, job_id) {
-            let item = Box::new(detail.item);
-            self.board().tell_item(ItemEvent { job_id, item });
+        let plan = self.active.get(&no).map(|active| &active.plan);
+        if let (Some(detail), Some(plan)) = (detail, plan) {
+            self.board().tell_item(ItemEvent {
+                job_id: plan.id.clone(),
+                source_id: plan.source_id(&detail.cells),
+                item: Box::new(detail.item),
+            });
         }
         Ok(())
     }
@@ -251,7 +265,9 @@ impl Runner {
             None
         };
         if let Some(begun) = begun {
-            self.run_begun(no, *begun);
+            // The repair counted the usage of the turn before it.
+            self.board().settled(repair.found.attempt);
+            self.run_begun(no, *begun, Begins::Repair);
             return Ok(());
         }
         let settlement = self.without_repair(repair.otherwise, runs);
@@ -279,24 +295,24 @@ impl Runner {
     }
 
     /// Has the lane of an item run its turn.
-    pub(super) fn run_begun(&self, no: JobNo, begun: BegunItem) {
+    pub(super) fn run_begun(&self, no: JobNo, begun: BegunItem, begins: Begins) {
         let Some(active) = self.active.get(&no) else {
             return;
         };
         let BegunItem { item, accepted } = begun;
         let thread = accepted.grip.thread;
-        let running = RunningItem {
-            item: turnlane_store::fanout::ItemAttempt {
-                job: no,
-                seq: item.seq,
-                attempt: item.attempt,
-            },
-            plan: active.plan.clone(),
-            refusals: 0,
-            stop_at: None,
-            stopping: false,
+        let attempt = turnlane_store::fanout::ItemAttempt {
+            job: no,
+            seq: item.seq,
+            attempt: item.attempt,
         };
-        let place = self.board().place(thread, running);
+        let running = RunningItem::new(attempt, active.plan.clone());
+        let tree = active.plan.tree(&item);
+        let tree = tree.filter(|_| begins == Begins::Attempt);
+        let mut place = self.board().place(thread, running);
+        if let Some(tree) = tree {
+            place = place.preparing(self.shared.trees.prepare(tree));
+        }
         self.lanes.load_begun(accepted, place);
     }
 
@@ -330,7 +346,7 @@ impl Runner {
             return Ok(());
         }
         if found.attempt.attempt == 1 {
-            self.unwanted.extend(found.item.thread);
+            self.unwanted.threads.extend(found.item.thread);
             return Ok(());
         }
         let detail = self
@@ -339,29 +355,10 @@ impl Runner {
             .item_of_job(no, found.item.item_id.clone());
         for attempt in detail.await?.into_iter().flat_map(|item| item.attempts) {
             if attempt.ended_ms.is_some() {
-                self.unwanted.push(attempt.thread);
+                self.unwanted.threads.push(attempt.thread);
             }
         }
         Ok(())
-    }
-
-    /// Deletes threads that nobody keeps, behind the results.
-    pub(super) async fn delete_unwanted(&mut self) {
-        const AT_ONCE: usize = 64;
-        let now: Vec<ThreadId> = {
-            let count = self.unwanted.len().min(AT_ONCE);
-            self.unwanted.drain(..count).collect()
-        };
-        for thread in now {
-            if self.lanes.is_loaded(thread) {
-                // Its lane is ending, or a client follows it.
-                self.unwanted.push(thread);
-                continue;
-            }
-            if let Err(error) = self.shared.store.delete_thread(thread).await {
-                tracing::debug!(%error, "a thread of a fan-out item was not deleted");
-            }
-        }
     }
 }
 

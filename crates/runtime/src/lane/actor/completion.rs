@@ -56,8 +56,9 @@ impl Actor {
         };
         let outcome = outcome_of(running, how);
         if outcome.status == OutcomeStatus::Failed {
-            let engine = &running.accepted.thread.engine;
-            self.shared.checked.forget(engine);
+            self.shared.checked.forget(&running.accepted.thread.engine);
+            let error = outcome.error.as_ref();
+            self.place.iter().for_each(|place| place.failed(error));
         }
         let mut recorded = fate::after_turn(Ended {
             row: &running.accepted.row,

@@ -19,6 +19,7 @@ use super::answers::Pending;
 use super::results::Done;
 use crate::dispatcher::recover_dead;
 use crate::error::Error;
+use crate::fanout::board::RunningPlace;
 use crate::ids;
 use crate::lane::accept::{self, Chosen, PARAMS_READ_INSIDE_MAX, ReadParams};
 use crate::lane::command::{Bound, StartRequest};
@@ -466,10 +467,19 @@ impl Actor {
         let model = request.as_ref().ok();
         let model = model.map(|request| request.settings.model.clone());
         let taken = Taken::of(&accepted);
+        let place = self.place.as_mut();
+        let preparation = place.and_then(RunningPlace::take_preparation);
         crash::point("engine:before-run");
         let task = tokio::spawn(async move {
             let past = history.finish(&taken).await;
-            request::run(engine, request, past, sink, control).await;
+            let prepared = match preparation {
+                Some(preparation) => preparation.await,
+                None => Ok(()),
+            };
+            match prepared {
+                Ok(()) => request::run(engine, request, past, sink, control).await,
+                Err(error) => turnlane_engine::end(TurnOutcome::cannot_start(error), sink).await,
+            }
         });
         let mut running = RunningTurn::new(*accepted, Some(end), task.abort_handle());
         running.model = model.unwrap_or_default();

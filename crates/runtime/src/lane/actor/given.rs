@@ -40,7 +40,7 @@ impl Actor {
     /// What the engine asks before its steps.
     pub(super) fn hooks_of_turn(&self) -> Arc<dyn Hooks> {
         match &self.place {
-            Some(place) => place.hooks(),
+            Some(place) => place.hooks(&self.shared.store),
             None => Arc::new(NoHooks),
         }
     }

@@ -24,6 +24,7 @@ use turnlane_store::turn::Level;
 
 use super::Actor;
 use super::results::Done;
+use crate::fanout::pulse::Occupation;
 use crate::ids;
 use crate::lane::approvals::{self, Open, Subject};
 use crate::lane::event::Event;
@@ -43,6 +44,20 @@ impl Actor {
         }
         self.withdraw_approvals();
         self.write_items();
+        self.note_pulse();
+    }
+
+    /// Notes that the engine of a fan-out item lives, and whether it waits for more than its model.
+    fn note_pulse(&self) {
+        let (Some(place), Some(running)) = (&self.place, &self.running) else {
+            return;
+        };
+        let works = running.items.has_work() || !running.approvals.is_empty();
+        place.heard(if works {
+            Occupation::Work
+        } else {
+            Occupation::Model
+        });
     }
 
     fn hear_one(&mut self, said: Said) {
@@ -54,7 +69,12 @@ impl Actor {
             return;
         }
         match said {
-            Said::Event(event) => self.happened(event),
+            Said::Event(event) => {
+                if let (Happened::Usage { last, .. }, Some(place)) = (&event, &self.place) {
+                    place.spend(*last);
+                }
+                self.happened(event);
+            }
             Said::Record(entries) => running.record(entries),
             Said::Commit(reply) => self.write(Level::Durable, Some(reply)),
             Said::HandingOver { reply, .. } => self.mark_sent(reply),

@@ -4,7 +4,7 @@
 //! killed at the point. The next worker must bring the job to its end, without asking for a result that
 //! was on disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turnlane_runtime::fanout::jobs::{JobSpec, JobsQuery};
@@ -21,7 +21,7 @@ use crate::support::{Home, NOW_MS, open, scripted, settings};
 const DATABASE: &str = "TURNLANE_FANOUT_CRASH_DATABASE";
 const ROWS: i64 = 6;
 
-const POINTS: [&str; 16] = [
+const POINTS: [&str; 20] = [
     "fanout:change:before-commit",
     "fanout:change:after-commit",
     "fanout:claim:before-submit",
@@ -37,8 +37,29 @@ const POINTS: [&str; 16] = [
     "fanout:settle:before-submit",
     "fanout:settle:before-commit",
     "fanout:settle:after-commit",
+    "fanout:export:before-write",
+    "fanout:export:before-rename",
+    "fanout:export:after-rename",
+    "fanout:export:after-write",
     "fanout:end:before-submit",
 ];
+
+/// The file of the job, beside the database.
+fn results_of(database: &Path) -> PathBuf {
+    database.with_file_name("results.csv")
+}
+
+/// The file is whole, and nothing else is left beside it.
+fn is_exported(home: &Home, point: &str) {
+    let output = results_of(&home.database());
+    let text = std::fs::read_to_string(&output).unwrap();
+    let completed = i64::try_from(text.matches(",completed,").count()).unwrap();
+    assert_eq!(completed, ROWS, "{point}: {text}");
+    let beside = std::fs::read_dir(output.parent().unwrap()).unwrap();
+    let names = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.contains("export")).collect();
+    assert_eq!(left, Vec::<String>::new(), "{point}");
+}
 
 /// Does nothing unless it is the child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,6 +76,7 @@ async fn the_child_runs_a_job() {
     let jobs = runtime.jobs();
     let mut spec = JobSpec::new("Handle {n}", "scripted", settings());
     spec.limits.concurrency = 2;
+    spec.export_path = Some(results_of(Path::new(&database)).display().to_string());
     let job = jobs.create(spec).await.unwrap();
     fill(runtime.handle().store().as_ref(), &job.row, ROWS).await;
     let id = job.row.made.id;
@@ -107,6 +129,8 @@ async fn after_every_crash_point_the_next_worker_brings_the_job_to_its_end() {
             assert_eq!(item.state, ItemState::Succeeded, "{point}");
         }
         floor.assert_counts(&job.made.id).await;
+        assert_eq!(ended.row.export_error, None, "{point}");
+        is_exported(&home, point);
         floor.stop().await;
     }
 }

@@ -1,12 +1,12 @@
-//! A full disk under a running job.
+//! The disk under a running job: full, or slow.
 
 use turnlane_runtime::fanout::jobs::Owner;
 use turnlane_store::fanout::{ItemState, JobState};
-use turnlane_testkit::SmallDisk;
 use turnlane_testkit::small_disk::Wanted;
 use turnlane_testkit::wait::{DEADLINE, eventually};
+use turnlane_testkit::{ProcessSpec, SmallDisk, TestProcess};
 
-use super::support::{Floor, report_step, reporting};
+use super::support::{Floor, REPORTS, report_step, reporting};
 use crate::support::Home;
 
 /// More than the reserves of the store have room for.
@@ -59,5 +59,37 @@ async fn a_full_disk_records_the_report_and_pauses_the_job() {
     assert_eq!(ended.row.counts.succeeded, ROWS);
     let asked = i64::try_from(floor.asked().len()).unwrap();
     assert_eq!(asked, ROWS, "no item ran twice");
+    floor.stop().await;
+}
+
+/// A FIFO takes nothing until somebody reads it.
+#[tokio::test]
+async fn a_file_that_takes_long_holds_up_no_other_job() {
+    let home = Home::new();
+    let fifo = home.database().with_file_name("slow");
+    let made = ProcessSpec::new("/usr/bin/env")
+        .args(["mkfifo"])
+        .args([&fifo]);
+    let made = TestProcess::run(made, DEADLINE).await.unwrap();
+    assert!(made.status.success());
+    let floor = Floor::start(&home, REPORTS).await;
+    let output = fifo.display().to_string();
+    let slow = floor.run(2, |spec| spec.export_path = Some(output)).await;
+    let counted = async || {
+        let job = floor.jobs.read(&slow).await.unwrap().row;
+        job.counts.succeeded == 2
+    };
+    eventually("the items of the job", DEADLINE, counted)
+        .await
+        .unwrap();
+    let other = floor.run(2, |_| ()).await;
+    floor.rests(&other, JobState::Succeeded).await;
+    let waits = floor.jobs.read(&slow).await.unwrap().row;
+    assert_eq!(waits.state, JobState::Running, "it ends behind its file");
+    let text = tokio::task::spawn_blocking(move || std::fs::read_to_string(fifo));
+    let text = text.await.unwrap().unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let ended = floor.rests(&slow, JobState::Succeeded).await;
+    assert_eq!(ended.row.export_error, None);
     floor.stop().await;
 }

@@ -5,6 +5,7 @@ use turnlane_runtime::fanout::jobs::spec::ChannelChoice;
 use turnlane_runtime::fanout::prompt::ResultChannel;
 use turnlane_runtime::{AddTurn, AfterInterrupt};
 use turnlane_store::fanout::{AttemptOutcome, ItemState, JobState};
+use turnlane_store::turn::TurnStatus;
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
 use super::support::{Floor, REPORTS, answers, call_step, report_step};
@@ -146,6 +147,45 @@ async fn a_report_of_an_older_attempt_counts_while_the_item_waits() {
     assert_eq!(detail.item.state, ItemState::Succeeded);
     assert_eq!(detail.attempts.len(), 1);
     assert_eq!(detail.attempts[0].outcome, Some(AttemptOutcome::Reported));
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_of_an_older_attempt_interrupts_the_one_that_runs() {
+    let script = format!(
+        "version: 1\nturns:\n  - {{match: late, steps: [{}]}}\n  \
+         - {{match: 'Attempt 1 ended', steps: [{{say: second}}, {{await: {{gate: never}}}}]}}\n\
+         fallback: {{error: {{kind: server_error}}}}",
+        report_step(r#"{"ok":true}"#),
+    );
+    let home = Home::new();
+    let floor = Floor::start(&home, &script).await;
+    let job = floor.run(1, |_| ()).await;
+    let older = floor.thread_of(&job, "row-1").await;
+    let second_runs = async || {
+        home.clock.jump(1_000);
+        let item = floor.item(&job, "row-1").await.item;
+        item.state == ItemState::Running && item.attempt == 2
+    };
+    eventually("the second attempt", DEADLINE, second_runs)
+        .await
+        .unwrap();
+    let newer = floor.thread_of(&job, "row-1").await;
+    floor
+        .world
+        .add_with(older, AddTurn::new(params("late")))
+        .await;
+    // The newer attempt would never end by itself.
+    floor.rests(&job, JobState::Succeeded).await;
+    let detail = floor.item(&job, "row-1").await;
+    let outcomes: Vec<_> = detail.attempts.iter().map(|it| it.outcome).collect();
+    let expected = [AttemptOutcome::Reported, AttemptOutcome::Superseded];
+    assert_eq!(outcomes, expected.map(Some));
+    assert!(detail.attempts.iter().all(|it| it.ended_ms.is_some()));
+    assert_ne!(older, newer);
+    let turns = floor.world.turns(newer).await;
+    assert_eq!(turns.last().unwrap().status, TurnStatus::Interrupted);
+    floor.assert_counts(&job).await;
     floor.stop().await;
 }
 

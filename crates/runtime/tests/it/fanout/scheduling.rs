@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use turnlane_runtime::Clock as _;
 use turnlane_runtime::fanout::jobs::Owner;
 use turnlane_runtime::fanout::jobs::spec::MaxFailures;
 use turnlane_store::fanout::{ItemState, JobState};
@@ -16,11 +17,15 @@ use crate::support::Home;
 async fn claim_turn_and_message_are_stored_before_the_engine_is_asked() {
     let home = Home::new();
     let floor = Floor::start(&home, REPORTS).await;
-    let job = floor.run(300, |spec| spec.limits.concurrency = 64).await;
+    let job = floor.run(1_000, |spec| spec.limits.concurrency = 64).await;
     floor.rests(&job, JobState::Succeeded).await;
     // The engine looks for its own turn before it plays; see `Recorder`.
     assert_eq!(floor.unstored(), 0);
-    assert_eq!(floor.asked().len(), 300);
+    // Every item reports at once. A report that was refused would cost a repair turn.
+    assert_eq!(floor.asked().len(), 1_000);
+    for item in floor.items(&job).await {
+        assert_eq!((item.attempt, item.repairs), (1, 0));
+    }
     floor.stop().await;
 }
 
@@ -49,6 +54,34 @@ async fn a_failing_provider_costs_retries_and_then_the_item() {
         ("server_error", "boom")
     );
     floor.assert_counts(&job).await;
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_cannot_start_is_tried_three_times_and_waits_in_between() {
+    let home = Home::new();
+    let script = "{version: 1, fallback: {error: {kind: engine_unavailable, message: gone}}}";
+    let floor = Floor::start(&home, script).await;
+    let job = floor.run(1, |_| ()).await;
+    for attempts in 1..=2 {
+        // The clock stands still, so the item waits until its time has come.
+        let waits = async || {
+            let item = floor.item(&job, "row-1").await.item;
+            item.state == ItemState::Pending && item.attempt == attempts
+        };
+        eventually("the item to wait", DEADLINE, waits)
+            .await
+            .unwrap();
+        let not_before_ms = floor.item(&job, "row-1").await.item.not_before_ms;
+        assert!(not_before_ms >= home.clock.now_ms() + 250);
+        assert_eq!(floor.asked().len(), usize::try_from(attempts).unwrap());
+        home.clock.jump(300_000);
+    }
+    floor.rests(&job, JobState::FinishedWithFailures).await;
+    assert_eq!(floor.asked().len(), 3);
+    let error = floor.item(&job, "row-1").await.item.error.unwrap();
+    let error = (error.kind.as_str(), error.message.as_str());
+    assert_eq!(error, ("engine_unavailable", "gone"));
     floor.stop().await;
 }
 

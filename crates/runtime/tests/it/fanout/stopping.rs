@@ -5,15 +5,26 @@ use std::time::Duration;
 use turnlane_runtime::fanout::input::InputSpec;
 use turnlane_runtime::fanout::jobs::spec::KeepThreads;
 use turnlane_runtime::fanout::jobs::{
-    JobError, JobEvent, JobSpec, Owner, PauseJob, RetryJob, Watched,
+    DeleteWork, JobError, JobEvent, JobSpec, Owner, PauseJob, RetryJob, Watch, Watched,
 };
-use turnlane_store::fanout::{AttemptOutcome, ItemState, JobState};
+use turnlane_store::fanout::{AttemptOutcome, ItemState, JobRow, JobState};
 use turnlane_testkit::wait::{DEADLINE, eventually, within};
 
 use super::support::{Floor, REPORTS, call_step, reporting};
 use crate::support::{Home, settings};
 
 const WAITS: &str = "{version: 1, fallback: [{say: first}, {await: {gate: go}}]}";
+
+/// The job whose end is told next.
+async fn told_end(jobs: &mut Watch<JobEvent>) -> Box<JobRow> {
+    loop {
+        match jobs.recv().await {
+            Some(Watched::Event(JobEvent::Ended(row))) => return row,
+            Some(_) => {}
+            None => panic!("the runtime is gone"),
+        }
+    }
+}
 
 fn state_of(refused: &JobError) -> JobState {
     match refused {
@@ -119,13 +130,29 @@ async fn a_report_with_stop_cancels_the_rows_that_have_not_started() {
     let stop = call_step(&format!(r#"{{{ids},"result":{{"ok":1}},"stop":true}}"#));
     let home = Home::new();
     let floor = Floor::start(&home, &format!("version: 1\nfallback: [{stop}]")).await;
-    let job = floor.run(3, |spec| spec.limits.concurrency = 1).await;
+    let output = home.database().with_file_name("out.csv");
+    let mut jobs = floor.jobs.watch();
+    let job = floor
+        .run(3, |spec| {
+            spec.limits.concurrency = 1;
+            spec.export_path = Some(output.to_string_lossy().into_owned());
+        })
+        .await;
     let ended = floor.rests(&job, JobState::Cancelled).await;
     assert_eq!(
         (ended.row.counts.succeeded, ended.row.counts.cancelled),
         (1, 2)
     );
     assert_eq!(floor.asked().len(), 1);
+    within("the end of the job", DEADLINE, told_end(&mut jobs))
+        .await
+        .unwrap();
+    let text = std::fs::read_to_string(&output).unwrap();
+    let rows: Vec<_> = text.lines().skip(1).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert!(rows[0].contains(",completed,"), "{text}");
+    assert!(rows[1].contains(",cancelled,"), "{text}");
+    assert!(rows[2].contains(",cancelled,"), "{text}");
     let error = floor.item(&job, "row-3").await.item.error.unwrap();
     assert_eq!(error.message, "cancelled by worker request");
     floor.stop().await;
@@ -175,10 +202,31 @@ async fn threads_of_items_are_deleted_with_their_job_unless_they_are_kept() {
     eventually("the thread to be deleted", DEADLINE, gone)
         .await
         .unwrap();
-    floor.jobs.delete(&job).await.unwrap();
+    floor.jobs.delete(&job, DeleteWork::Refuse).await.unwrap();
     let refused = floor.jobs.read(&job).await.unwrap_err();
     assert_eq!(refused.reason(), Some("jobNotFound"));
     floor.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_deletes_every_thread_that_its_jobs_do_not_keep() {
+    let home = Home::new();
+    let floor = Floor::start(&home, REPORTS).await;
+    let job = floor
+        .run(150, |spec| {
+            spec.options.keep_threads = Some(KeepThreads::None);
+            spec.limits.concurrency = 100;
+        })
+        .await;
+    floor.rests(&job, JobState::Succeeded).await;
+    let items = floor.items(&job).await;
+    assert_eq!(items.len(), 150);
+    floor.stop().await;
+    let store: std::sync::Arc<dyn turnlane_store::Store> = home.store();
+    for item in items {
+        let thread = store.thread(item.thread.unwrap()).await.unwrap();
+        assert!(thread.is_none(), "{} has its thread", item.item_id);
+    }
 }
 
 #[tokio::test]
@@ -187,7 +235,11 @@ async fn a_running_job_is_not_deleted() {
     let floor = Floor::start(&home, WAITS).await;
     let job = floor.run(1, |_| ()).await;
     floor.asks(1).await;
-    let refused = floor.jobs.delete(&job).await.unwrap_err();
+    let refused = floor
+        .jobs
+        .delete(&job, DeleteWork::Refuse)
+        .await
+        .unwrap_err();
     assert_eq!(refused.reason(), Some("wrongState"));
     floor.stop().await;
 }
@@ -203,16 +255,8 @@ async fn the_end_of_a_job_whose_input_cannot_be_read_is_told() {
     let spec = InputSpec::default();
     let refused = floor.jobs.import_path(&job, &missing, spec.clone()).await;
     assert_eq!(refused.unwrap_err().reason(), Some("badInput"));
-    let told = async {
-        loop {
-            match jobs.recv().await {
-                Some(Watched::Event(JobEvent::Ended(row))) => return row,
-                Some(_) => {}
-                None => panic!("the runtime is gone"),
-            }
-        }
-    };
-    let row = within("the end of the job", DEADLINE, told).await.unwrap();
+    let told = within("the end of the job", DEADLINE, told_end(&mut jobs));
+    let row = told.await.unwrap();
     assert_eq!(
         (row.made.id.as_str(), row.state),
         (job.as_str(), JobState::Failed)
@@ -220,7 +264,7 @@ async fn the_end_of_a_job_whose_input_cannot_be_read_is_told() {
     // A second import finds a job that has ended, which is no further end.
     let again = floor.jobs.import_path(&job, &missing, spec).await;
     assert_eq!(again.unwrap_err().reason(), Some("wrongState"));
-    floor.jobs.delete(&job).await.unwrap();
+    floor.jobs.delete(&job, DeleteWork::Refuse).await.unwrap();
     let next = within("the next event", DEADLINE, jobs.recv()).await;
     assert!(
         matches!(next, Ok(Some(Watched::Event(JobEvent::Deleted { .. })))),
@@ -237,20 +281,8 @@ async fn watchers_are_told_counts_and_the_end_of_a_job_and_the_ends_of_its_items
     let mut items = floor.jobs.watch_items();
     let job = floor.run(20, |spec| spec.limits.concurrency = 2).await;
     floor.rests(&job, JobState::Succeeded).await;
-    let mut ended = 0;
-    let told = async {
-        while ended == 0 {
-            match jobs.recv().await {
-                Some(Watched::Event(JobEvent::Ended(row))) => {
-                    assert_eq!(row.counts.succeeded, 20);
-                    ended += 1;
-                }
-                Some(_) => {}
-                None => panic!("the runtime is gone"),
-            }
-        }
-    };
-    within("the end of the job", DEADLINE, told).await.unwrap();
+    let told = within("the end of the job", DEADLINE, told_end(&mut jobs));
+    assert_eq!(told.await.unwrap().counts.succeeded, 20);
     let mut succeeded = std::collections::BTreeSet::new();
     let told = async {
         while succeeded.len() < 20 {

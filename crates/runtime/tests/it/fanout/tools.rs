@@ -1,13 +1,13 @@
 //! The tool `spawn_agents_on_csv`: schemas, paths, the reference run in small, pauses, interrupts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnlane_protocol::ids::ThreadId;
 use turnlane_protocol::policy::SandboxPolicy;
 use turnlane_runtime::fanout::jobs::{JobsQuery, Owner};
 use turnlane_runtime::store::fanout::JobState;
+use turnlane_runtime::store::turn::TurnStatus;
 use turnlane_runtime::{AddTurn, AfterInterrupt, CreateThread, FanoutOptions, Options, Settings};
 use turnlane_testkit::wait::{DEADLINE, eventually};
 
@@ -260,13 +260,15 @@ async fn an_interrupted_parent_leaves_an_orphaned_job_that_a_resume_completes() 
     let floor = Floor::start_with(&home, &script, with_tools()).await;
     let thread = parent(&floor, in_directory(directory.path(), read_only())).await;
     floor.asks(5).await;
-    let began = tokio::time::Instant::now();
     floor
         .handle()
         .interrupt(thread, None, AfterInterrupt::Continue, None)
         .await
         .unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1));
+    // The items wait at their gate, so the end of the turn does not wait for them.
+    floor.world.ended(thread, 1).await;
+    let turns = floor.world.turns(thread).await;
+    assert_eq!(turns[0].status, TurnStatus::Interrupted);
     let query = JobsQuery {
         limit: 10,
         ..JobsQuery::default()
@@ -279,6 +281,31 @@ async fn an_interrupted_parent_leaves_an_orphaned_job_that_a_resume_completes() 
     floor.world.gates.open("go");
     floor.jobs.resume(&id, Owner::Detached).await.unwrap();
     floor.rests(&id, JobState::Succeeded).await;
+    floor.stop().await;
+}
+
+#[tokio::test]
+async fn forty_turns_that_each_wait_for_a_job_all_end() {
+    let directory = table(2);
+    let arguments = json!({"csv_path": "in.csv", "instruction": "Greet {name}"});
+    let home = Home::new();
+    let script = script(&arguments, &report_step(r#"{"ok":true}"#));
+    // The turns that wait hold every slot of the lanes.
+    let options = Options {
+        max_running: 4,
+        ..with_tools()
+    };
+    let floor = Floor::start_with(&home, &script, options).await;
+    let mut threads = Vec::new();
+    for _ in 0..40 {
+        threads.push(parent(&floor, in_directory(directory.path(), read_only())).await);
+    }
+    for thread in threads {
+        let (text, success) = answer(&floor, thread).await;
+        assert!(success, "{text}");
+        let told: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(told["completed_items"], json!(2), "{told}");
+    }
     floor.stop().await;
 }
 

@@ -60,6 +60,7 @@ fn begin(item: ItemToStart<'_>) -> ItemStart {
         thread: Some(Box::new(thread)),
         row: Box::new(row),
         accept: Box::new(accept),
+        branch: None,
     }
 }
 

@@ -190,6 +190,7 @@ async fn filters_are_part_of_the_job() {
         values: vec![("k".to_owned(), "a".to_owned())],
         offset: 1,
         limit: Some(1),
+        ..Filters::default()
     };
     let spec = |filters| InputSpec {
         filters,

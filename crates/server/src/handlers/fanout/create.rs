@@ -14,7 +14,7 @@ use turnlane_protocol::method::fanout::CREATE;
 use turnlane_protocol::method::{FanoutCreateParams, FanoutJobAnswer, Overrides};
 use turnlane_protocol::policy::ApprovalPolicy;
 use turnlane_runtime::Settings;
-use turnlane_runtime::fanout::jobs::spec::{self, ChannelChoice, JobOptions};
+use turnlane_runtime::fanout::jobs::spec::{self, ChannelChoice, JobOptions, WorktreeChoice};
 use turnlane_runtime::fanout::jobs::{JobSpec, Owner};
 use turnlane_runtime::fanout::prompt;
 use turnlane_runtime::fanout::{export, ids};
@@ -50,6 +50,12 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
     if !options.runtime.engines().contains(&engine) {
         return Err(invalid(format!("unknown engine: {engine}")));
     }
+    let model_column = wanted.model_column.clone();
+    let effort_column = wanted.effort_column.clone();
+    let worktree = match wanted.worktree.unwrap_or_default() {
+        Worktree::None => WorktreeChoice::None,
+        Worktree::Item => WorktreeChoice::Item,
+    };
     let settings = thread_settings(cx, &engine, wanted)?;
     let owner = match params.owner {
         None => options.fanout.owner,
@@ -59,6 +65,7 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
     };
     let mut spec = JobSpec::new(params.instruction, engine, settings);
     spec.name = params.name;
+    spec.worktree = worktree;
     spec.client_job_id = params.client_job_id;
     spec.output_schema = params.output_schema;
     spec.channel = match params.result_channel.unwrap_or_default() {
@@ -90,6 +97,8 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
         end_on_report: params.end_on_report.unwrap_or(true),
         repair_turns: limit32("repairTurns", params.repair_turns)?.unwrap_or(1),
         dedupe: params.dedupe.unwrap_or_default(),
+        model_column,
+        effort_column,
         ..JobOptions::default()
     };
     if let Some(target) = params.export {
@@ -106,18 +115,12 @@ fn spec(cx: &Connection, params: FanoutCreateParams) -> Result<JobSpec, ErrorObj
 /// Refuses members that a job would ignore: an ignored setting is worse than a refused one.
 fn refuse_unbuilt(wanted: &JobSettings) -> Result<(), ErrorObject> {
     let unbuilt = [
-        ("modelColumn", wanted.model_column.is_some()),
-        ("effortColumn", wanted.effort_column.is_some()),
         ("cwdColumn", wanted.cwd_column.is_some()),
         (
             "labels",
             wanted.labels.as_ref().is_some_and(|it| !it.is_empty()),
         ),
     ];
-    if wanted.worktree == Some(Worktree::Item) {
-        let shared = "worktree `item` is not supported yet: all items of a job work in its cwd";
-        return Err(invalid(shared));
-    }
     match unbuilt.into_iter().find(|(_, is_set)| *is_set) {
         Some((member, _)) => Err(invalid(format!("{member} is not supported yet"))),
         None => Ok(()),
@@ -161,9 +164,7 @@ fn set_limits(limits: &mut spec::JobLimits, wanted: JobLimits) -> Result<(), Err
         limits.retries = retries;
     }
     limits.timeout_ms = wanted.timeout_ms.unwrap_or(limits.timeout_ms);
-    if wanted.idle_timeout_ms.is_some() {
-        return Err(invalid("idleTimeoutMs is not supported yet"));
-    }
+    limits.idle_timeout_ms = wanted.idle_timeout_ms.unwrap_or(limits.idle_timeout_ms);
     limits.deadline_ms = wanted.deadline_ms.or(limits.deadline_ms);
     if let Some(max) = wanted.max_failures {
         limits.max_failures = Some(match max {

@@ -14,7 +14,7 @@ use turnlane_protocol::method::{
     FanoutItemsAddAnswer, FanoutItemsAddParams, FanoutJobAnswer, FanoutJobParams,
     FanoutPreviewAnswer, FanoutPreviewParams, FanoutPrompt, ImportSource,
 };
-use turnlane_runtime::fanout::import::{AddItems, StreamChunk};
+use turnlane_runtime::fanout::import::{AddItems, SAMPLE_ROWS_MAX, StreamChunk};
 use turnlane_runtime::fanout::input::{Encoding, Filters, Format, InputSpec, delimiter_from_word};
 use turnlane_runtime::fanout::jobs::JobError;
 
@@ -70,6 +70,16 @@ fn spec(params: &FanoutImportParams, usual: Format) -> Result<InputSpec, ErrorOb
         let found = Encoding::from_word(name);
         found.ok_or_else(|| invalid(format!("unknown encoding: {name}")))
     });
+    if params
+        .sample
+        .is_some_and(|rows| !(1..=SAMPLE_ROWS_MAX).contains(&rows))
+    {
+        let range = format!("sample must be 1 to {SAMPLE_ROWS_MAX}");
+        return Err(ErrorObject::bad_limit(&range));
+    }
+    if params.sample_key.is_some() && params.sample.is_none() {
+        return Err(invalid("sampleKey has no effect without sample"));
+    }
     Ok(InputSpec {
         format,
         delimiter: delimiter.map_err(|error| invalid(error.to_string()))?,
@@ -78,6 +88,8 @@ fn spec(params: &FanoutImportParams, usual: Format) -> Result<InputSpec, ErrorOb
             values: params.filters.clone().unwrap_or_default(),
             offset: params.offset.unwrap_or(0),
             limit: params.limit,
+            sample: params.sample,
+            sample_key: params.sample_key.clone(),
         },
     })
 }

@@ -3,11 +3,15 @@
 use serde_json::Value;
 use turnlane_protocol::fanout as wire;
 use turnlane_protocol::fanout::{
-    Job, JobAttempt, JobCounts, JobHold, JobImport, JobItem, JobItemDetail, JobItemError,
-    JobItemState, JobItemUsage, JobSettings, JobState, JobStatus, JobUsage, RawJson, ResultChannel,
+    ItemWorktree, Job, JobAttempt, JobCounts, JobHold, JobImport, JobItem, JobItemDetail,
+    JobItemError, JobItemState, JobItemUsage, JobOptions, JobSettings, JobState, JobStatus,
+    JobUsage, JobWorktrees, KeepThreads, OnDuplicate, OnItemLoss, RawJson, ResultChannel,
+    SharedFile, Worktree, WorktreeState,
 };
 use turnlane_protocol::ids::{ThreadId, TurnId};
-use turnlane_runtime::fanout::jobs;
+use turnlane_runtime::fanout::ids;
+use turnlane_runtime::fanout::jobs::{self, spec};
+use turnlane_runtime::fanout::worktree::{TreeRecord, TreeState, TreesNote};
 use turnlane_runtime::store::Json;
 use turnlane_runtime::store::fanout as stored;
 
@@ -27,8 +31,39 @@ pub(crate) fn job(job: &jobs::Job, now_ms: i64) -> Job {
             cwd: Some(thread.cwd.clone()),
             sandbox: Some(thread.sandbox_policy.clone()),
             approval_policy: Some(thread.approval_policy),
+            model_column: job.options.model_column.clone(),
+            effort_column: job.options.effort_column.clone(),
+            worktree: Some(match job.settings.worktree {
+                None => Worktree::None,
+                Some(_) => Worktree::Item,
+            }),
             ..JobSettings::default()
         },
+        options: options(&job.options),
+    }
+}
+
+fn options(options: &jobs::JobOptions) -> JobOptions {
+    JobOptions {
+        on_duplicate: match options.on_duplicate {
+            ids::OnDuplicate::Error => OnDuplicate::Error,
+            ids::OnDuplicate::Skip => OnDuplicate::Skip,
+            ids::OnDuplicate::Suffix => OnDuplicate::Suffix,
+        },
+        allow_missing: options.allow_missing,
+        on_crash: match options.on_crash {
+            spec::OnCrash::Continue => OnItemLoss::Continue,
+            spec::OnCrash::Restart => OnItemLoss::Restart,
+            spec::OnCrash::Fail => OnItemLoss::Fail,
+        },
+        keep_threads: options.keep_threads.map(|keep| match keep {
+            spec::KeepThreads::All => KeepThreads::All,
+            spec::KeepThreads::Failed => KeepThreads::Failed,
+            spec::KeepThreads::None => KeepThreads::None,
+        }),
+        end_on_report: options.end_on_report,
+        repair_turns: options.repair_turns,
+        dedupe: options.dedupe,
     }
 }
 
@@ -87,12 +122,52 @@ fn status(job: &jobs::Job, now_ms: i64) -> JobStatus {
             tokens: usage(row.counts.usage),
             attempts: row.counts.attempts,
         },
+        worktrees: worktrees(job),
         export_path: made.export_path.clone(),
         export_error: row.export_error.clone(),
         created_at_ms: made.at_ms,
         started_at_ms: row.started_ms,
         ended_at_ms: row.ended_ms,
     }
+}
+
+/// The worktrees of a job's items; none where all items work in one directory.
+fn worktrees(job: &jobs::Job) -> Option<JobWorktrees> {
+    let trees = job.settings.worktree.as_ref()?;
+    let note = TreesNote::of_notes(&job.row.import.notes);
+    let shared_files = note.shared_files.into_iter().map(|file| SharedFile {
+        path: file.path,
+        item_ids: file.item_ids,
+        items: file.items,
+    });
+    Some(JobWorktrees {
+        directory: trees.directory.clone(),
+        base: trees.base.clone(),
+        kept: note.kept,
+        shared_files: shared_files.collect(),
+    })
+}
+
+/// The worktrees of an item, the newest first.
+fn trees_of(item: &stored::FanoutItem) -> Vec<ItemWorktree> {
+    let record = TreeRecord::of_item(item.branch.as_ref());
+    let trees = record.iter().flat_map(TreeRecord::all);
+    let shown = trees.map(|tree| ItemWorktree {
+        branch: tree.branch.clone(),
+        path: tree.path.clone(),
+        state: match tree.state {
+            TreeState::Open => WorktreeState::Open,
+            TreeState::Removing => WorktreeState::Removing,
+            TreeState::Removed => WorktreeState::Removed,
+            TreeState::Kept => WorktreeState::Kept,
+        },
+        head: tree.head.clone(),
+        changed_files: tree.changed_files.clone(),
+        changed_count: tree.changed_count,
+        dirty: tree.dirty,
+        error: tree.error.clone(),
+    });
+    shown.collect()
 }
 
 /// An item without row, result and attempts. `dup_of` is the id of the row whose number it has.
@@ -140,6 +215,7 @@ pub(super) fn detail(
         row: row(&stored.cells, &columns)?,
         result: stored.result.as_ref().and_then(raw),
         attempts: stored.attempts.iter().map(attempt).collect(),
+        worktrees: trees_of(&stored.item),
     })
 }
 

@@ -213,13 +213,15 @@ impl Claiming<'_> {
             attempt: item.attempt + 1,
             earlier,
             thread: own.as_ref().map(|lane| lane.thread),
+            branch: item.branch.as_ref(),
         });
-        let (thread, row, accept) = match start {
+        let (thread, row, accept, branch) = match start {
             ItemStart::Begin {
                 thread,
                 row,
                 accept,
-            } => (thread, row, accept),
+                branch,
+            } => (thread, row, accept, branch),
             ItemStart::Fail(error) => return self.fail(db, item, error),
         };
         let no = self.job.row.no;
@@ -241,6 +243,7 @@ impl Claiming<'_> {
         item.turn = Some(row.turn);
         item.same_thread = false;
         item.error = None;
+        item.branch = branch.or(item.branch);
         item.started_ms = item.started_ms.or(Some(at_ms));
         execute(
             db,

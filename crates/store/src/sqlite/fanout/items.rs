@@ -6,12 +6,14 @@
 use rusqlite::params;
 
 use super::rows::{Job, StoredItem, attempts, computed_id, item as read_item, usage_of};
-use crate::fanout::{FanoutItem, ItemDetail, ItemState, ItemsPage, ItemsQuery, JobNo};
+use crate::fanout::{
+    BranchChange, FanoutItem, ItemDetail, ItemState, ItemsPage, ItemsQuery, JobNo,
+};
 use crate::json::Json;
 use crate::sqlite::Db;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::InOrder;
-use crate::sqlite::statement::first;
+use crate::sqlite::statement::{execute, first};
 
 /// How many rows one list looks at in search of items in some states.
 const LOOKED_AT_MAX: u32 = 10_000;
@@ -68,6 +70,14 @@ pub(super) fn shown(db: &Db<'_>, job: &Job, found: StoredItem) -> Result<FanoutI
         item.usage = usage_of(db, job.row.no, item.seq)?;
     }
     Ok(item)
+}
+
+/// Replaces what an item shows of its branches, unless it shows something else by now.
+pub(super) fn change_branch(db: &Db<'_>, change: &BranchChange) -> Result<bool, Fault> {
+    const CHANGE: &str =
+        "UPDATE fanout_item SET branch = ?3 WHERE job = ?1 AND seq = ?2 AND branch IS ?4";
+    let BranchChange { job, seq, seen, to } = change;
+    Ok(execute(db, CHANGE, params![job, seq, to, seen])? > 0)
 }
 
 /// Some items, by their number.

@@ -106,9 +106,10 @@ fn apply(db: &Db<'_>, job: &mut Job, change: &JobChange) -> Result<bool, Fault> 
             if state.is_terminal() || state == JobState::Cancelling {
                 return Ok(false);
             }
-            let user = "user".to_owned();
-            cancel(job, &user, message.as_ref());
-            if job.stored.running == 0 {
+            cancel(job, "user", message.as_ref(), change.at_ms);
+            // The file of a job that has run is written before its end.
+            let never_ran = matches!(state, JobState::Importing | JobState::Ready);
+            if job.stored.running == 0 && (never_ran || job.row.made.export_path.is_none()) {
                 end(job, JobState::Cancelled, change.at_ms);
             }
         }
@@ -123,18 +124,63 @@ fn apply(db: &Db<'_>, job: &mut Job, change: &JobChange) -> Result<bool, Fault> 
             enter(job, JobState::Failed, Some(reason), Some(message));
             end(job, JobState::Failed, change.at_ms);
         }
+        JobTo::Stop { .. }
+        | JobTo::Limit(_)
+        | JobTo::Exporting
+        | JobTo::Renaming { .. }
+        | JobTo::Notes(_)
+        | JobTo::Exported { .. } => return note(db, job, &change.to),
+    }
+    job.save(db)?;
+    Ok(true)
+}
+
+/// Carries out a change that leaves state and version; false if it is refused.
+fn note(db: &Db<'_>, job: &mut Job, to: &JobTo) -> Result<bool, Fault> {
+    match to {
+        JobTo::Stop { at_ms } => {
+            const STOP: &str = "UPDATE fanout_job SET stop_ms = ?2 WHERE no = ?1";
+            if job.row.state != JobState::Paused {
+                return Ok(false);
+            }
+            let at_ms = job.row.stop_ms.map_or(*at_ms, |set| set.min(*at_ms));
+            execute(db, STOP, params![job.row.no, at_ms])?;
+            job.row.stop_ms = Some(at_ms);
+        }
         JobTo::Limit(limit) => {
             const LIMIT: &str = "UPDATE fanout_job SET current_limit = ?2 WHERE no = ?1";
             execute(db, LIMIT, params![job.row.no, limit])?;
             job.row.made.current_limit = *limit;
-            return Ok(true);
+        }
+        JobTo::Exporting => {
+            const TAKE: &str = "UPDATE fanout_job SET export_worker = ?2 WHERE no = ?1";
+            let other = job.export_worker.filter(|worker| *worker != db.me);
+            if other.is_some_and(|worker| !db.is_dead(worker)) {
+                return Ok(false);
+            }
+            execute(db, TAKE, params![job.row.no, db.me])?;
+        }
+        JobTo::Renaming { path, digest } => {
+            const NEXT: &str =
+                "UPDATE fanout_job SET export_path = ?2, export_next = ?3 WHERE no = ?1";
+            execute(db, NEXT, params![job.row.no, path, digest])?;
+            job.row.made.export_path = Some(path.clone());
+            job.row.export_next = Some(*digest);
+        }
+        JobTo::Notes(notes) => {
+            const NOTES: &str = "UPDATE fanout_job SET notes = ?2 WHERE no = ?1";
+            execute(db, NOTES, params![job.row.no, notes])?;
+            job.row.import.notes = notes.clone();
         }
         JobTo::Exported { path, outcome } => {
             export(db, job, path, outcome)?;
-            return Ok(true);
         }
+        JobTo::Running { .. }
+        | JobTo::Paused { .. }
+        | JobTo::Cancelling { .. }
+        | JobTo::EndIfDone
+        | JobTo::Failed { .. } => return Ok(false),
     }
-    job.save(db)?;
     Ok(true)
 }
 
@@ -143,12 +189,14 @@ fn enter(job: &mut Job, state: JobState, reason: Option<&String>, message: Optio
     job.row.reason = reason.cloned();
     job.row.reason_message = message.cloned();
     job.row.resume_ms = None;
+    job.row.stop_ms = None;
 }
 
 /// Requests the end of a job, in memory: everything that waits counts as cancelled.
-pub(super) fn cancel(job: &mut Job, reason: &String, message: Option<&String>) {
-    enter(job, JobState::Cancelling, Some(reason), message);
+pub(super) fn cancel(job: &mut Job, reason: &str, message: Option<&String>, at_ms: i64) {
+    enter(job, JobState::Cancelling, Some(&reason.to_owned()), message);
     job.row.cancel_asked = true;
+    job.cancelled_ms = Some(at_ms);
 }
 
 fn end(job: &mut Job, state: JobState, at_ms: i64) {
@@ -180,9 +228,11 @@ fn export(
     path: &str,
     outcome: &Result<[u8; 32], String>,
 ) -> Result<(), Fault> {
-    // A failed export leaves the file that the last one wrote, and so its digest.
+    // A failed export leaves the file that the last one wrote, and so its digest. It may have renamed
+    // its own file all the same.
     const EXPORTED: &str = "UPDATE fanout_job SET export_path = ?2, export_error = ?3, \
-         export_digest = coalesce(?4, export_digest) WHERE no = ?1";
+         export_digest = coalesce(?4, export_digest), export_worker = NULL, \
+         export_next = iif(?4 IS NULL, export_next, NULL) WHERE no = ?1";
     let (digest, error) = match outcome {
         Ok(digest) => (Some(*digest), None),
         Err(error) => (None, Some(error.clone())),
@@ -191,6 +241,7 @@ fn export(
     job.row.made.export_path = Some(path.to_owned());
     job.row.export_error = error;
     job.row.export_digest = digest.or(job.row.export_digest);
+    job.row.export_next = job.row.export_next.filter(|_| digest.is_none());
     Ok(())
 }
 

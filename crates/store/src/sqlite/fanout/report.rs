@@ -84,7 +84,7 @@ pub(super) fn report(db: &Db<'_>, report: &ItemReport) -> Result<Reported, Fault
     let cancels = report.stop && !job.row.state.is_terminal();
     if cancels && job.row.state != JobState::Cancelling {
         let message = "cancelled by worker request".to_owned();
-        cancel(&mut job, &"worker".to_owned(), Some(&message));
+        cancel(&mut job, "worker", Some(&message), report.at_ms);
         job.save(db)?;
     }
     Ok(Reported::Accepted { superseded })

@@ -71,7 +71,7 @@ fn write_cancelled(db: &Db<'_>, job: &mut Job, at_ms: i64) -> Result<(), Fault> 
     }
     let waiting = job.row.counts.cancelled - job.stored.cancelled;
     let error = job.cancellation();
-    let ended_ms = job.row.ended_ms.unwrap_or(at_ms);
+    let ended_ms = job.cancelled_ms.or(job.row.ended_ms).unwrap_or(at_ms);
     for company in [Company::Others, Company::Alone] {
         let sql = pending(include_str!("../sql/fanout/cancel_pending.sql"), company);
         let values = params![job.row.no, ended_ms, error.kind, error.message];

@@ -28,6 +28,10 @@ pub(super) struct Job {
     pub(super) fresh_cancelled: bool,
     /// The counts at the last start.
     base: Streak,
+    /// The worker that writes the file of the job.
+    pub(super) export_worker: Option<WorkerId>,
+    /// The time at which its end was requested.
+    pub(super) cancelled_ms: Option<i64>,
 }
 
 impl Job {
@@ -136,6 +140,8 @@ impl Job {
                 self.base.failed,
                 row.started_ms,
                 row.ended_ms,
+                self.cancelled_ms,
+                row.stop_ms,
             ],
         )?;
         self.show_counts();
@@ -158,7 +164,7 @@ impl Job {
         if item.state == ItemState::Pending && (self.row.cancel_asked || fresh) {
             item.state = ItemState::Cancelled;
             item.error = Some(self.cancellation());
-            item.ended_ms = self.row.ended_ms;
+            item.ended_ms = self.cancelled_ms.or(self.row.ended_ms);
         }
         item
     }
@@ -187,13 +193,14 @@ pub(super) fn job(columns: &Columns<'_>) -> rusqlite::Result<Job> {
         export_path: from.next()?,
         at_ms: from.next()?,
     };
-    let row = JobRow {
+    let mut row = JobRow {
         no,
         made,
         state: from.next()?,
         reason: from.next()?,
         reason_message: from.next()?,
         resume_ms: from.next()?,
+        stop_ms: None,
         fingerprint: from.next()?,
         version: from.next()?,
         cancel_asked: from.next()?,
@@ -209,19 +216,25 @@ pub(super) fn job(columns: &Columns<'_>) -> rusqlite::Result<Job> {
         next_seq: from.next()?,
         export_error: from.next()?,
         export_digest: from.next()?,
+        export_next: from.next()?,
         streak: Streak::default(),
         counts: JobCounts::default(),
         started_ms: from.next()?,
         ended_ms: from.next()?,
     };
+    let fresh_cancelled = from.next()?;
+    let base = Streak {
+        finished: from.next()?,
+        failed: from.next()?,
+    };
+    row.stop_ms = from.next()?;
     Ok(Job {
         row,
         stored: JobCounts::default(),
-        fresh_cancelled: from.next()?,
-        base: Streak {
-            finished: from.next()?,
-            failed: from.next()?,
-        },
+        fresh_cancelled,
+        base,
+        export_worker: from.next()?,
+        cancelled_ms: from.next()?,
     })
 }
 

@@ -66,6 +66,7 @@ fn making() -> Making {
             thread: item.thread.is_none().then(|| Box::new(thread)),
             row: Box::new(new_row(number)),
             accept: Box::new(accept("item")),
+            branch: None,
         }
     })
 }

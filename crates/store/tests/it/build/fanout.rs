@@ -113,6 +113,7 @@ pub(crate) fn begin_item(item: ItemToStart<'_>) -> ItemStart {
         thread: item.thread.is_none().then(|| Box::new(thread)),
         row: Box::new(item_row(job, seq, attempt)),
         accept: Box::new(said(item.item_id)),
+        branch: None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use turnlane_store::StoreError;
 use turnlane_store::fanout::{
-    AttemptOutcome, ClaimItems, Company, ItemStart, ItemState, JobTo, Making, ReturnUses, SettleTo,
+    AttemptOutcome, BranchChange, ClaimItems, Company, ItemStart, ItemState, JobTo, Making,
+    ReturnUses, SettleTo,
 };
 use turnlane_store::queue::RowState;
 use turnlane_store::recovery::FoundFate;
@@ -25,6 +26,7 @@ on_one_worker![
     an_item_whose_own_thread_is_busy_stays_pending,
     an_item_whose_own_thread_is_gone_starts_anew,
     an_item_without_a_thread_refuses_the_whole_claim,
+    the_branches_of_an_item_are_changed_only_as_they_were_seen,
     an_item_that_lost_two_workers_is_claimed_alone,
     an_item_that_cannot_be_made_fails_without_an_attempt,
     many_items_that_cannot_be_made_are_failed_in_steps,
@@ -269,6 +271,7 @@ async fn an_item_without_a_thread_refuses_the_whole_claim(db: Db) {
             thread: None,
             row,
             accept,
+            branch: None,
         },
         other => other,
     });
@@ -284,6 +287,71 @@ async fn an_item_without_a_thread_refuses_the_whole_claim(db: Db) {
     assert_eq!(hand.job_now(job).await.next_seq, 0);
     assert_eq!(hand.thread(item_thread(job, 0, 1)).await.unwrap(), None);
     hand.assert_counts(job).await;
+}
+
+async fn the_branches_of_an_item_are_changed_only_as_they_were_seen(db: Db) {
+    let hand = db.one().await;
+    let job = hand.running("a", 2).await.no;
+    let making = Making::new(|item| match begin_item(item) {
+        ItemStart::Begin {
+            thread,
+            row,
+            accept,
+            ..
+        } => ItemStart::Begin {
+            thread,
+            row,
+            accept,
+            branch: (item.seq == 0).then(|| json("one")),
+        },
+        fails @ ItemStart::Fail(_) => fails,
+    });
+    let claim = ClaimItems {
+        making,
+        ..claiming(job, 2)
+    };
+    let claimed = hand.claim_items(claim).await.unwrap();
+    let change = |seq, seen: Option<&str>, to: Option<&str>| BranchChange {
+        job,
+        seq,
+        seen: seen.map(json),
+        to: to.map(json),
+    };
+    for (seq, seen, to, changes) in [
+        (0, Some("other"), Some("two"), false),
+        (0, None, Some("two"), false),
+        (0, Some("one"), Some("two"), true),
+        (1, None, Some("three"), true),
+        (1, Some("three"), None, true),
+        (2, None, Some("four"), false),
+    ] {
+        let changed = hand.change_branch(change(seq, seen, to)).await.unwrap();
+        assert_eq!(changed, changes, "{seq} {seen:?} {to:?}");
+    }
+    assert_eq!(hand.item_now(job, 0).await.branch, Some(json("two")));
+    assert_eq!(hand.item_now(job, 1).await.branch, None);
+    // The next claim sees them, and leaves them where it names none.
+    hand.end_turn(&claimed.begun[0]).await;
+    let (of, to) = (attempt_of(job, 0, 1), put_back(ReturnUses::Retry));
+    hand.settle_as(of, AttemptOutcome::Failed, to).await;
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let making = {
+        let seen = std::sync::Arc::clone(&seen);
+        Making::new(move |item| {
+            *seen.lock().unwrap() = item.branch.cloned();
+            begin_item(item)
+        })
+    };
+    let claim = ClaimItems {
+        making,
+        ..claiming(job, 1)
+    };
+    hand.claim_items(claim).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), Some(json("two")));
+    assert_eq!(hand.item_now(job, 0).await.branch, Some(json("two")));
+    let noted = changed(hand.try_change(job, JobTo::Notes(json("notes"))).await);
+    assert_eq!(noted.import.notes, json("notes"));
+    assert_eq!(hand.job_now(job).await, noted);
 }
 
 async fn an_item_that_lost_two_workers_is_claimed_alone(db: Db) {

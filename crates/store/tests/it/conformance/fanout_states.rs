@@ -5,7 +5,7 @@ use turnlane_store::fanout::{
     JobState, JobTo, RetryWhich, ReturnUses, SettleTo,
 };
 
-use crate::backend::on_one_worker;
+use crate::backend::{on_many_workers, on_one_worker};
 use crate::build::fanout::*;
 use crate::build::*;
 
@@ -17,11 +17,14 @@ on_one_worker![
     a_resume_begins_a_new_count_for_the_breaker,
     a_job_ends_when_nothing_is_left,
     a_job_that_failed_keeps_its_reason,
+    only_a_paused_job_stops_its_items_and_the_earlier_time_stays,
     a_limit_and_an_export_leave_the_version,
     a_failed_export_keeps_the_digest_of_the_last_file,
+    a_cancelled_job_ends_behind_its_file,
     a_cancelled_job_cancels_what_waits_without_writing_rows,
     a_cancellation_costs_the_same_at_any_size,
 ];
+on_many_workers![one_worker_writes_the_file_of_a_job];
 
 pub(super) fn pausing(reason: &str) -> JobTo {
     JobTo::Paused {
@@ -228,6 +231,35 @@ async fn a_job_that_failed_keeps_its_reason(db: Db) {
     assert_eq!((retried.retried, retried.job), (0, failed));
 }
 
+async fn only_a_paused_job_stops_its_items_and_the_earlier_time_stays(db: Db) {
+    let hand = db.one().await;
+    for state in [
+        JobState::Importing,
+        JobState::Ready,
+        JobState::Running,
+        JobState::Cancelling,
+        JobState::Succeeded,
+    ] {
+        let job = job_in(&hand, &format!("{state:?}"), state).await;
+        let before = hand.job_now(job).await;
+        match hand.try_change(job, JobTo::Stop { at_ms: NOW }).await {
+            ChangedJob::Unchanged(job) => assert_eq!(*job, before),
+            ChangedJob::Changed(job) => panic!("{state:?}: {job:?}"),
+        }
+    }
+    let job = job_in(&hand, "a", JobState::Paused).await;
+    let version = hand.job_now(job).await.version;
+    for (at_ms, stays) in [(NOW + 9, NOW + 9), (NOW + 5, NOW + 5), (NOW + 7, NOW + 5)] {
+        let stopped = changed(hand.try_change(job, JobTo::Stop { at_ms }).await);
+        assert_eq!(stopped.stop_ms, Some(stays));
+        assert_eq!(stopped.version, version);
+        assert_eq!(stopped, hand.job_now(job).await);
+    }
+    assert_eq!(hand.go(job).await.stop_ms, None);
+    let paused = changed(hand.try_change(job, pausing("user")).await);
+    assert_eq!(paused.stop_ms, None, "a pause lets items finish");
+}
+
 async fn a_limit_and_an_export_leave_the_version(db: Db) {
     let hand = db.one().await;
     let job = hand.running("a", 1).await;
@@ -258,6 +290,53 @@ async fn a_failed_export_keeps_the_digest_of_the_last_file(db: Db) {
     assert_eq!(now.export_error.as_deref(), Some("no room"));
     assert_eq!(now.export_digest, Some([4; 32]));
     assert_eq!(now.state, JobState::Succeeded);
+}
+
+async fn one_worker_writes_the_file_of_a_job(db: Db) {
+    let (first, second) = db.two().await;
+    let job = first.running("a", 1).await;
+    let taken = changed(first.try_change(job.no, JobTo::Exporting).await);
+    assert_eq!(taken, job, "the version stays");
+    let refused = second.try_change(job.no, JobTo::Exporting).await;
+    assert_eq!(refused, ChangedJob::Unchanged(Box::new(job.clone())));
+    changed(first.try_change(job.no, JobTo::Exporting).await);
+    let exported = |outcome| JobTo::Exported {
+        path: "out.csv".to_owned(),
+        outcome,
+    };
+    // Written or not, another worker may write it next.
+    for outcome in [Ok([4; 32]), Err("no room".to_owned())] {
+        changed(first.try_change(job.no, exported(outcome)).await);
+        changed(second.try_change(job.no, JobTo::Exporting).await);
+        changed(second.try_change(job.no, exported(Ok([5; 32]))).await);
+        changed(first.try_change(job.no, JobTo::Exporting).await);
+    }
+    db.kill(first).await;
+    changed(second.try_change(job.no, JobTo::Exporting).await);
+}
+
+async fn a_cancelled_job_ends_behind_its_file(db: Db) {
+    let hand = db.one().await;
+    let exported = || JobTo::Exported {
+        path: "out.csv".to_owned(),
+        outcome: Ok([4; 32]),
+    };
+    let job = hand.running("a", 2).await.no;
+    changed(hand.try_change(job, exported()).await);
+    assert_eq!(hand.cancel(job).await.state, JobState::Cancelling);
+    let item = hand.item_now(job, 1).await;
+    assert_eq!(item.state, ItemState::Cancelled);
+    assert!(
+        item.ended_ms.is_some(),
+        "it ended when the job was cancelled"
+    );
+    let ended = changed(hand.end(job).await);
+    assert_eq!(ended.state, JobState::Cancelled);
+    assert_eq!(hand.item_now(job, 1).await, item);
+    // A job that never ran has nothing to write.
+    let job = hand.importing("b", 1).await.no;
+    changed(hand.try_change(job, exported()).await);
+    assert_eq!(hand.cancel(job).await.state, JobState::Cancelled);
 }
 
 async fn a_cancelled_job_cancels_what_waits_without_writing_rows(db: Db) {

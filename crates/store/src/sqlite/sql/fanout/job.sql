@@ -3,5 +3,6 @@ SELECT no, id, name, owner, owner_worker, parent_thread, parent_turn, client_job
   schema, channel, settings, limits, options, current_limit, input_ref, export_path, created_ms,
   state, reason, reason_message, resume_ms, fingerprint, version, cancel_asked, deleting, columns,
   input_offset, input_hash, blank_rows, notes, total, next_seq, export_error, export_digest,
-  started_ms, ended_ms, fresh_cancelled, base_finished, base_failed
+  export_next, started_ms, ended_ms, fresh_cancelled, base_finished, base_failed, stop_ms,
+  export_worker, cancelled_ms
 FROM fanout_job

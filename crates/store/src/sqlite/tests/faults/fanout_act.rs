@@ -68,6 +68,7 @@ fn claiming(job: JobNo) -> ClaimItems {
             thread: Some(Box::new(thread)),
             row: Box::new(new_row(number)),
             accept: Box::new(accept("item")),
+            branch: None,
         }
     });
     ClaimItems {
