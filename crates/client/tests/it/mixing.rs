@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use turnlane::{Client, Endpoint, Thread, TurnError, TurnEvent, WhenBusy};
+use turnlane::{Client, Endpoint, ItemBody, Thread, TurnError, TurnEvent, WhenBusy};
 use turnlane_engine::scripted::{AbortSteps, Gates, Script, Scripted};
 use turnlane_server::{Embedded, EmbeddedConfig};
 use turnlane_testkit::wait::{DEADLINE, within};
@@ -171,7 +171,12 @@ async fn a_running_turn_whose_stream_is_dropped_is_interrupted_and_the_next_runs
     let client = client(&server).await;
     let thread = thread(&client).await;
     let mut first = thread.turn("please wait.").stream().await.unwrap();
-    while !matches!(first.next().await, Some(Ok(TurnEvent::Started(_)))) {}
+    // The message is complete before the interrupt, so that the outcome has its text.
+    let has_said = |event: &TurnEvent| matches!(event, TurnEvent::ItemCompleted(item) if matches!(item.body, ItemBody::AgentMessage(_)));
+    let said = async { while !has_said(&first.next().await.unwrap().unwrap()) {} };
+    within("the message of the first turn", DEADLINE, said)
+        .await
+        .unwrap();
     let turn = first.turn().unwrap();
     drop(first);
     let next = thread.turn("next.").run().await.unwrap();

@@ -176,6 +176,20 @@ impl Files {
     }
 }
 
+/// Tells whether an earlier process left the disk full, before the database is opened.
+///
+/// A database without its ballast was found full by a process that may be dead by now. The bytes that the
+/// removed ballast freed are for the ends of turns: without this look the next process would put the
+/// ballast back into them and take in work until its first write fails.
+pub(super) fn left_full(ballast: &Ballast, place: &Place, free_again_bytes: u64) -> Option<Source> {
+    let database = place.name();
+    // The file of a database that was never opened is empty, and nobody has put its ballast yet.
+    let was_opened = database.metadata().is_ok_and(|file| file.len() > 0);
+    let left = was_opened && ballast.is_there().is_ok_and(|is_there| !is_there);
+    let is_short = || filesystem::free_bytes(database).is_ok_and(|free| free < free_again_bytes);
+    (left && is_short()).then(|| Arc::new(io::Error::from(rustix::io::Errno::NOSPC)) as Source)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +197,8 @@ mod tests {
     fn disk(folder: &std::path::Path, free_again_bytes: u64) -> Disk {
         let place = Place::File(folder.join("db"));
         let ballast = Ballast::beside(place.name());
-        Disk::open(ballast, &place, free_again_bytes, None).unwrap()
+        let full = left_full(&ballast, &place, free_again_bytes);
+        Disk::open(ballast, &place, free_again_bytes, full).unwrap()
     }
 
     fn no_room() -> Source {
@@ -251,6 +266,18 @@ mod tests {
         disk.found_full(no_room());
         disk.look(start + LOOK_EVERY);
         assert_eq!(disk.health(), Health::Full, "it was full before");
+    }
+
+    #[test]
+    fn a_worker_that_starts_on_a_full_disk_does_not_take_the_room_of_the_ballast_for_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dying = disk(folder.path(), u64::MAX);
+        std::fs::write(folder.path().join("db"), "pages").unwrap();
+        dying.found_full(no_room());
+        let started = disk(folder.path(), u64::MAX);
+        assert_eq!(started.health(), Health::Full);
+        assert!(!folder.path().join("db.ballast").exists());
+        assert_eq!(disk(folder.path(), 1).health(), Health::Good);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::error::{Source, StoreError};
 use crate::ids::WorkerId;
 use crate::sqlite::ballast::Ballast;
 use crate::sqlite::checkpoint::LogWatch;
-use crate::sqlite::disk::Disk;
+use crate::sqlite::disk::{Disk, left_full};
 use crate::sqlite::worker_lock::{HeldLock, WorkerLocks};
 use crate::sqlite::writer::Writer;
 use crate::sqlite::{
@@ -83,8 +83,8 @@ impl SqliteStore {
         }
         let ballast = Ballast::beside(&path);
         let place = Place::File(path);
+        let mut full = left_full(&ballast, &place, free_again_bytes);
         let mut opened = begin(&place, &worker);
-        let mut full = None;
         if let Err(StoreError::DiskFull { source }) = &opened
             && ballast.remove()
         {

@@ -6,7 +6,7 @@
  *   once    the one with that number;
  *   twice   that one and the next;
  *   always  all from that one on;
- *   sticky  the same, as long as lanes.db.ballast exists: a full disk.
+ *   sticky  the same, as long as lanes.db.ballast holds bytes: a full disk.
  * The first that fails leaves a file "fired" in the folder.
  *
  * A folder "disk" in there is kept as a disk would be found after a loss of power, by the harshest
@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -90,7 +91,8 @@ static int fails(struct run *run, const char *calls) {
     if (!strcmp(run->mode, "once") && number > run->nth) return 0;
     if (!strcmp(run->mode, "twice") && number > run->nth + 1) return 0;
     snprintf(path, sizeof path, "%s/lanes.db.ballast", run->folder);
-    if (!strcmp(run->mode, "sticky") && access(path, F_OK)) return 0;
+    struct stat ballast;
+    if (!strcmp(run->mode, "sticky") && (stat(path, &ballast) || !ballast.st_size)) return 0;
     snprintf(path, sizeof path, "%s/fired", run->folder);
     int fired = open(path, O_CREAT | O_WRONLY, 0600);
     if (fired >= 0) close(fired);

@@ -105,6 +105,9 @@ impl Said {
     fn copy_template(&self) {
         let template = self.run.parent().unwrap().join("template/lanes.db");
         fs::copy(&template, self.run.join("lanes.db")).unwrap();
+        // The open completes this ballast. Without one it would take the database for that of a worker
+        // that died on a full disk.
+        fs::write(self.run.join("lanes.db.ballast"), "").unwrap();
         if self.end == "kill" {
             fs::create_dir(self.run.join("disk")).unwrap();
             fs::copy(&template, self.run.join("disk/lanes.db")).unwrap();
