@@ -4,8 +4,6 @@
 //! Codex is the real one, with a mock model; `TURNLANE_TEST_CODEX` names its program. Without it these
 //! tests say that they were skipped.
 
-use std::path::Path;
-
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use turnlane_testkit::mock_model::{ApiError, At, Gate, MockModel, Reply};
@@ -140,25 +138,18 @@ async fn prepare_codex(rig: &Rig, program: &str) {
     std::fs::write(&ours, text).unwrap();
 }
 
-/// How often the files of Codex's threads say that a turn ended.
-fn ends_in(directory: &Path) -> usize {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return 0;
-    };
-    let count = |path: &Path| {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.matches("\"task_complete\"").count()
-    };
-    let paths = entries.flatten().map(|entry| entry.path());
-    paths
-        .map(|path| {
-            if path.is_dir() {
-                ends_in(&path)
-            } else {
-                count(&path)
-            }
-        })
-        .sum()
+/// How many turns Codex would read back as completed.
+///
+/// Codex takes the end of a turn from its thread file into this database a moment later. Of a turn whose end
+/// is only in the file it reads back an unknown outcome, which is another row of the table.
+fn completed_by_codex(rig: &Rig) -> i64 {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let path = rig.home.codex().join("thread_history_1.sqlite");
+    let counted = rusqlite::Connection::open_with_flags(path, flags).and_then(|database| {
+        let sql = "SELECT count(*) FROM thread_turns WHERE status = 'completed'";
+        database.query_row(sql, [], |row| row.get(0))
+    });
+    counted.unwrap_or(0)
 }
 
 fn answers() -> Reply {
@@ -235,27 +226,24 @@ async fn ended_by_codex_alone(agent: Agent) {
     let Some(world) = World::new(agent, answers).await else {
         return;
     };
-    let sessions = world.rig.home.codex().join("sessions");
     let mut member = world.member(&[]);
     world.begin(&mut member).await;
-    eventually("the first end", DEADLINE, async || ends_in(&sessions) == 1)
-        .await
-        .unwrap();
-    world.hold(&mut member).await;
-    member.process.stop().unwrap();
-    world.gate.release();
-    eventually("the end in Codex's file", DEADLINE, async || {
-        ends_in(&sessions) == 2
+    let rig = &world.rig;
+    eventually("the first end", DEADLINE, async || {
+        completed_by_codex(rig) == 1
     })
     .await
     .unwrap();
-    if agent == Agent::CodexExec {
-        // Of a child that was killed between the end in its file and its own, Codex reads back a turn
-        // whose outcome is unknown, which is another row of the table.
-        let has_ended = async || with_word(&world.rig, b"exec").is_empty();
-        let ended = eventually("the end of `codex exec`", DEADLINE, has_ended);
-        ended.await.unwrap();
-    }
+    world.hold(&mut member).await;
+    member.process.stop().unwrap();
+    world.gate.release();
+    eventually(
+        "the end of the turn in Codex's history",
+        DEADLINE,
+        async || completed_by_codex(rig) == 2,
+    )
+    .await
+    .unwrap();
     member.process.kill9().await.unwrap();
     let mut member = world.member(&[]);
     let events = reported(&mut member).await;
