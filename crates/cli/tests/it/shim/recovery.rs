@@ -142,6 +142,7 @@ async fn prepare_codex(rig: &Rig, program: &str) {
 ///
 /// Codex takes the end of a turn from its thread file into this database a moment later. Of a turn whose end
 /// is only in the file it reads back an unknown outcome, which is another row of the table.
+#[expect(clippy::disallowed_methods, reason = "the database is Codex's")]
 fn completed_by_codex(rig: &Rig) -> i64 {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let path = rig.home.codex().join("thread_history_1.sqlite");
